@@ -56,8 +56,9 @@ TARGETS = (
     "metrics",
     "study/store.py",
     "study/seals.py",
+    "study/answers.py",
     "study/identity.py",
-    "study/own_code.py",
+    "study/own_code",
     "study/guard.py",
 )
 TESTS = (

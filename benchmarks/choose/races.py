@@ -265,7 +265,8 @@ def report_real(count: int, checked: int, only: str) -> None:
             seconds = time.process_time() - began
             loss, best = measure_loss(setting, found, Path(folder) / "all")
         race = found.race
-        outcome = "nobody was left" if race.confirmation is None else race.confirmation.outcome
+        asked = [one for one in (race.confirmation, race.second) if one is not None]
+        outcome = "; ".join(one.outcome for one in asked) or "nobody was left"
         leads = race.leader or "none"
         print(
             f"| {setting.name} | {len(race.entrants)} | {leads} | {outcome} | {best} | {loss:.3f} | {race.cost:.0%} |"

@@ -3,6 +3,7 @@
 python benchmarks/reasons/interval_coverage.py clusters --runs 2000
 python benchmarks/reasons/interval_coverage.py means --runs 400
 python benchmarks/reasons/interval_coverage.py decisions --runs 2000
+python benchmarks/reasons/interval_coverage.py together --runs 2000
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from scipy.special import stdtrit
 
 from standfast.statistics.clusters import clustered_intervals
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import count_least_models, decide_reasons, schedule_looks
+from standfast.statistics.reasons import (
+    count_least_models,
+    decide_reasons,
+    schedule_looks,
+    schedule_models,
+)
 from standfast.statistics.simultaneous import simultaneous_means
 
 LEVEL = 0.95
@@ -359,7 +365,72 @@ def decide_at(hits: np.ndarray, draws_of_model: int | None, look: int, reasons: 
     return _states[key]
 
 
-PARTS = {"clusters": simulate_clusters, "means": simulate_means, "decisions": simulate_decisions}
+#: the probabilities of reasons that are drawn until they are decided
+TOGETHER = (
+    (1.0, 1.0, 1.0, 1.0),
+    (0.99, 0.99, 0.99, 0.99),
+    (0.97, 0.97, 0.97, 0.97),
+    (0.95, 0.95, 0.95, 0.95),
+    (0.9, 0.9, 0.9, 0.9),
+    (1.0, 1.0, 1.0, 0.85),
+    (1.0, 1.0, 1.0, 0.6),
+    (1.0, 1.0, 0.95, 0.95),
+    (1.0, 0.97, 0.8, 0.6),
+    (0.97,),
+    (0.95,),
+    (0.9,),
+    (0.85,),
+    (0.5,),
+)
+
+
+def simulate_together(runs: int) -> None:
+    """How often the interval of the share in which all reasons are named holds, where their states end the draws."""
+    print("| probabilities | draws, apart | draws, nested | models, apart | models, nested |")
+    print("| --- | ---: | ---: | ---: | ---: |")
+    for p in TOGETHER:
+        schedules = (schedule_looks(400, reasons=len(p)), schedule_models(200, reasons=len(p)))
+        cells = [
+            f"{cover_together(looks, np.array(p), nested, runs):.1%}"
+            for looks in schedules
+            for nested in (False, True)
+        ]
+        print(f"| {', '.join(map(str, p))} | " + " | ".join(cells) + " |", flush=True)
+
+
+def cover_together(looks: tuple[int, ...], p: np.ndarray, nested: bool, runs: int) -> float:
+    """The share of runs whose interval holds; nested reasons fall in the same draws."""
+    generator = np.random.default_rng(71)
+    truth = p.min() if nested else p.prod()
+    held = 0
+    for _ in range(runs):
+        chance = generator.random((1 if nested else len(p), looks[-1]))
+        named = chance < p[:, None]
+        draws = count_until_decided(named, looks)
+        together = int(named[:, :draws].all(0).sum())
+        low, high = proportion_interval(together, draws, LEVEL)
+        held += low <= truth <= high
+    return held / runs
+
+
+def count_until_decided(named: np.ndarray, looks: tuple[int, ...]) -> int:
+    """After how many draws each reason `(k, R)` is decided at a look, or the last look."""
+    open_reasons = set(range(len(named)))
+    for look, count in enumerate(looks, 1):
+        for reason in list(open_reasons):
+            if decide_at(named[reason, :count], None, look, len(named)) != "undecided":
+                open_reasons.remove(reason)
+        if not open_reasons:
+            return count
+    return looks[-1]
+
+
+PARTS = {
+    "clusters": simulate_clusters,
+    "means": simulate_means,
+    "decisions": simulate_decisions,
+    "together": simulate_together,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(

@@ -1,6 +1,6 @@
 """What next steps advise in five situations, and what they change when they are run as advised.
 
-    python benchmarks/verdict/next_steps.py              all situations; the text takes half an hour
+    python benchmarks/verdict/next_steps.py              all situations, in five minutes
     python benchmarks/verdict/next_steps.py table text   these alone
     python benchmarks/verdict/next_steps.py smoother     explainers and their smoother relatives on digits
 

@@ -269,6 +269,18 @@ def report(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
 STATES = ("passed", "failed", "undecided")
 
 
+def save(measured: Measured, place: Path) -> None:
+    """Keep it as plain values and tensors, so that reading it runs no code."""
+    parts = {"pairs": measured.pairs, "classes": measured.classes, "seconds": measured.seconds}
+    torch.save({**parts, "rows": measured.rows.to_dict(as_series=False)}, place)
+
+
+def load(place: Path) -> Measured:
+    parts = torch.load(place, weights_only=True)
+    rows = pl.DataFrame(parts.pop("rows"), infer_schema_length=None)
+    return Measured(rows, **parts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -300,15 +312,14 @@ def main() -> None:
                     if options.measured and not place.exists():
                         continue
                     try:
-                        measured = (
-                            torch.load(place, weights_only=False)
-                            if place.exists()
-                            else measure(subject, explainer)
-                        )
+                        if place.exists():
+                            measured = load(place)
+                        else:
+                            measured = measure(subject, explainer)
                     except Exception as error:  # no rule for a layer, such as LRP of an LSTM
                         print(f"{kind} {name} {label}: {type(error).__name__}: {str(error)[:100]}")
                         continue
-                    torch.save(measured, place)
+                    save(measured, place)
                     shares = decide(measured, repeats) | {
                         "model": name,
                         "seconds": measured.seconds,

@@ -17,6 +17,7 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -203,11 +204,20 @@ def draw_decisions(measured: list[Measured], number: int, draws: int) -> dict[st
 
 
 def load_or_measure(place: Path, subject: Subject, count: int) -> list[Measured]:
+    """What was measured; it is kept as plain values and tensors, so that reading it runs no code."""
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(measure_all(subject, count), place)
-    measured: list[Measured] = torch.load(place, weights_only=False)
-    return measured
+        kept = [
+            {**vars(measured), "rows": measured.rows.to_dict(as_series=False)}
+            for measured in measure_all(subject, count)
+        ]
+        torch.save(kept, place)
+    read = torch.load(place, weights_only=True)
+    return [Measured(**{**parts, "rows": read_rows(parts["rows"])}) for parts in read]
+
+
+def read_rows(columns: dict[str, list[Any]]) -> pl.DataFrame:
+    return pl.DataFrame(columns, infer_schema_length=None)
 
 
 def main() -> None:

@@ -87,9 +87,8 @@ class Display:
             # opened at the first drawing only, so that a call that is short never touches the terminal
             if not self._is_open:
                 self._is_open = True
-                self._draw = self._stack.enter_context(
-                    _draw_in_notebook() if in_notebook() else _draw_on_terminal()
-                )
+                context = _draw_in_notebook() if in_notebook() else _draw_on_terminal()
+                self._draw = self._stack.enter_context(context)
             if self._draw is not None:
                 self._draw(*self._describe(now - self._began))
             elif at_once or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -189,11 +188,15 @@ class Count:
             expected = self._expect()
         except Exception:  # an option that only a study knows, such as a mask
             expected = 0
-        of_expected = f" of about {expected:,}" if expected >= max(1, self.inputs) else ""
+        of_expected = ""
+        if expected >= max(1, self.inputs):
+            of_expected = f" of about {expected:,}"
         evaluated = f"{self.inputs:,}{of_expected} {self.unit}"
         share = min(self.inputs / max(1, expected), 1.0)
         # none are counted where an explainer runs a part of the model, such as what follows the embeddings of tokens
-        rows = f", the model ran on {self.rows:,} rows" if self.rows else ""
+        rows = ""
+        if self.rows:
+            rows = f", the model ran on {self.rows:,} rows"
         return share, f"{self.title}: {evaluated}{rows}, {format_clock(seconds)} elapsed"
 
 

@@ -106,7 +106,8 @@ class UnknownNameError(ArgumentError):
     def __init__(self, kind: str, name: object, names: Iterable[str]) -> None:
         self.name, self.names = name, sorted(names)
         names = self.names
-        super().__init__(kind, f"one of {', '.join(names)}", f"{name!r}{suggest_name(name, names)}")
+        near = suggest_name(name, names)
+        super().__init__(kind, f"one of {', '.join(names)}", f"{name!r}{near}")
 
 
 #: what other packages (Captum, Quantus, shap, LIME, Foolbox) call an option, and what it is called here
@@ -190,7 +191,8 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
         near = sorted(
             (other for other in names if str(name).lower() in str(other).lower()), key=len
         )[:1]
-    return next(synonyms, near[0] if near and near[0] != name else None)
+    nearest = near[0] if near and near[0] != name else None
+    return next(synonyms, nearest)
 
 
 def suggest_name(name: object, names: Iterable[str]) -> str:
@@ -225,7 +227,8 @@ def find_package(value: object, packages: Iterable[str]) -> str:
     >>> find_package(Fraction(1, 2).limit_denominator, ["fractions"])
     'fractions'
     """
-    package = str(getattr(_find_kind(value), "__module__", "")).partition(".")[0]
+    module = getattr(_find_kind(value), "__module__", "")
+    package = str(module).partition(".")[0]
     if package in packages:
         return package
     return ""
@@ -248,9 +251,9 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     if not package:
         return repr(value)
     title = kind.__name__
-    use = (
-        f"{f'{package}:{title}'!r}{f', or standfast.explainers.from_{package}' if adapters else ''}"
-    )
+    use = repr(f"{package}:{title}")
+    if adapters:
+        use += f", or standfast.explainers.from_{package}"
     return f"{title} of {package}: use {use}"
 
 
@@ -258,10 +261,12 @@ class UnknownOptionError(ArgumentError, TypeError):
     """An option that a class does not have; the message suggests the nearest."""
 
     def __init__(self, owner: str, option: str, value: object, options: Sequence[str]) -> None:
-        expected = (
-            f"an option of {owner}: {', '.join(options)}" if options else f"no options for {owner}"
-        )
-        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, options)}")
+        if options:
+            expected = f"an option of {owner}: {', '.join(options)}"
+        else:
+            expected = f"no options for {owner}"
+        near = suggest_name(option, options)
+        super().__init__(option, expected, f"{option}={value!r}{near}")
 
 
 def as_number(value: Any) -> Any:
@@ -333,10 +338,14 @@ def check_number(
     standfast.errors.ArgumentError: keep: expected a number above 0 and below 1, got 1.5
     """
     fits = is_number(value) and value >= least and above < value < below
-    start = f"of at least {least}" if above == -math.inf else f"above {above}"
-    expected = (
-        f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
-    )
+    if above == -math.inf:
+        start = f"of at least {least}"
+    else:
+        start = f"above {above}"
+    if below == math.inf:
+        expected = f"a finite number {start}"
+    else:
+        expected = f"a number {start} and below {below}"
     check(fits, argument, expected, repr(value))
 
 

@@ -161,7 +161,8 @@ def evaluate(
     began = time.monotonic()
     minutes = check_minutes(minutes)
     seed, repeats = as_number(seed), as_number(repeats)
-    samples_per_job = None if samples_per_job is None else as_number(samples_per_job)
+    if samples_per_job is not None:
+        samples_per_job = as_number(samples_per_job)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
     check(
         about is None or isinstance(about, Mapping),
@@ -194,7 +195,8 @@ def evaluate(
         about=facts,
     )
     # from what the user gave, before anything is chosen, so that the line can be typed again
-    origin = GridOrigin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
+    call = record_call(arguments, _list_further(out=out, workers=workers))
+    origin = GridOrigin(facts, call=call)
     is_kept = out is not None or results_folder() is not None
     with telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         grid = arguments.ask().make_grid()
@@ -202,7 +204,9 @@ def evaluate(
             _tell_default(grid)
         chosen = executor or local(workers, device=grid.device)
         # jobs are cut as an earlier run has cut them, so that what it stored is found
-        earlier = None if out is None else Store(out).earlier_manifest()
+        earlier = None
+        if out is not None:
+            earlier = Store(out).earlier_manifest()
         plan = make_plan(grid, facts, earlier, chosen.at_once)
 
         def run(plan: Plan, store: Store) -> RunSummary:
@@ -221,9 +225,12 @@ def evaluate(
             )
             return limited.run(plan)
 
-        store, summary, let_go = (
-            run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
-        )
+        if out is None:
+            store, summary, let_go = run_kept(plan, run)
+        else:
+            store = Store(out)
+            summary = run(plan, Store(out))
+            let_go = None
     results = load_results(store, summary)
     # a temporary folder is needed as long as its results
     if let_go is not None:
@@ -268,7 +275,8 @@ def _print_choice(grid: Grid, estimate: Estimate, choice: Choice | str) -> None:
     if isinstance(choice, str):
         print(choice, file=sys.stderr, flush=True)
         return
-    print(f"{format_costs(estimate)}\n{describe_choice(grid, choice)}", file=sys.stderr, flush=True)
+    text = f"{format_costs(estimate)}\n{describe_choice(grid, choice)}"
+    print(text, file=sys.stderr, flush=True)
 
 
 def _tell_default(grid: Grid) -> None:
@@ -420,7 +428,8 @@ def run_study(
                 extras = {label: grid.free.extras[label].metric for label in choice.extras}
                 content = study.plain_with(choice.settings, choice.controls, choice.checked, extras)
             # the full path, by which another file of the same name is told apart
-            return GridOrigin(about, content, str(Path(study.name).resolve()), study.base)
+            name = str(Path(study.name).resolve())
+            return GridOrigin(about, content, name, study.base)
 
         if minutes is None:
             run = run_grid(

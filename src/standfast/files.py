@@ -86,7 +86,8 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
         # of the open file and not of its path, which may be another file by now
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
-            raise ReadError(path, f"it is {_KINDS.get(stat.S_IFMT(about.st_mode), 'no file')}")
+            kind = _KINDS.get(stat.S_IFMT(about.st_mode), "no file")
+            raise ReadError(path, f"it is {kind}")
         if largest is not None and about.st_size > largest:
             raise ReadError(path, f"it has {about.st_size:,} bytes, and may have {largest:,}")
         try:
@@ -122,7 +123,8 @@ def check_archive(content: bytes) -> None:
     except (zipfile.BadZipFile, NotImplementedError):
         return
     if claimed > find_room(len(content)):
-        words = f"it has {len(content):,} bytes, and would become {claimed:,} of at most {find_room(len(content)):,}"
+        room = find_room(len(content))
+        words = f"it has {len(content):,} bytes, and would become {claimed:,} of at most {room:,}"
         raise ValueError(words)
 
 
@@ -150,7 +152,8 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
         if claimed > present and not kind.hasobject:
             raise ValueError(f"its header says that {claimed:,} bytes follow, and {present:,} do")
         # objects could run code when they are unpickled
-        array: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
+        file = io.BytesIO(content)
+        array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
         return array
     except (
         EOFError,
@@ -210,7 +213,8 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, new: bool
                 os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
         # a link fails where the file exists, and so decides between several writers; a rename would replace it
-        (os.link if new else os.replace)(temporary, path)
+        publish = os.link if new else os.replace
+        publish(temporary, path)
         if lasting:
             _sync_folder(path.parent)
     except OSError as error:

@@ -92,12 +92,17 @@ def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
 
     Modules traced by `torch.fx` are no such programs: they call their layers.
     """
-    parts = list(module.modules())
-    graphs = [
-        part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph")
-        for part in parts
-    ]
-    return [graph for graph in graphs if isinstance(graph, torch.fx.Graph) and _is_lowered(graph)]
+    graphs: list[Any] = []
+    for part in list(module.modules()):
+        if isinstance(part, torch.fx.GraphModule):
+            graphs.append(part.graph)
+        else:
+            graphs.append(vars(part).get("graph"))
+    programs = []
+    for graph in graphs:
+        if isinstance(graph, torch.fx.Graph) and _is_lowered(graph):
+            programs.append(graph)
+    return programs
 
 
 def _is_lowered(graph: torch.fx.Graph) -> bool:
@@ -127,7 +132,8 @@ def _trains(call: torch.fx.Node) -> bool:
     if isinstance(arguments.get("dropout_p"), float) and arguments["dropout_p"] > 0:
         return True
     # a dropout of nothing is the same in both modes
-    if any(arguments.get(name) == 0 for name in ("p", "dropout")):
+    shares = [arguments.get(name) for name in ("p", "dropout")]
+    if any(share == 0 for share in shares):
         return False
     # without statistics of its own, it takes those of the batch in both modes
     if "batch_norm" in str(call.target) and arguments.get("running_mean") is None:
@@ -260,7 +266,8 @@ class FunctionMode(TorchFunctionMode):
         """The nodes between the source and the result, arguments as for `check_graph`, that no watched call made."""
         leads: dict[Node, bool] = {}  # of each node, whether the source is below it
         for node in walk_graph(result):
-            leads[node] = node is source or any(leads[below] for below in find_sources(node))
+            sources = find_sources(node)
+            leads[node] = node is source or any(leads[below] for below in sources)
         return [
             node
             for node, leads_there in leads.items()
@@ -328,9 +335,10 @@ def bind_arguments(
         packet: Any = func
         if not isinstance(func, OpOverload | OpOverloadPacket):
             packet = getattr(torch.ops.aten, func.__name__)
-        overload = (
-            packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
-        )
+        if isinstance(packet, OpOverload):
+            overload = packet
+        else:
+            overload = getattr(packet, packet.overloads()[0])
         names = [argument.name for argument in overload._schema.arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
@@ -423,7 +431,10 @@ def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
         by: what `x` is, for the message, if it is no input.
     """
     subject = f"module: its logits have no gradients{by and f' by {by}'}"
-    dependent: set[Node] = {get_gradient_edge(x).node} if x.requires_grad else set()
+    if x.requires_grad:
+        dependent: set[Node] = {get_gradient_edge(x).node}
+    else:
+        dependent = set()
     reached = False
     for node in walk_graph(scores):  # the sources of a node come before it
         reached = reached or node in dependent

@@ -51,7 +51,9 @@ def weight_layers(module: nn.Module) -> dict[str, nn.Module]:
 
 def group_count(layer: nn.Module) -> int:
     """Groups of weights that are masked together: output channels of a convolution, inputs of a linear layer."""
-    return int(layer.out_channels if isinstance(layer, CONVOLUTIONS) else layer.in_features)  # type: ignore[arg-type]
+    if isinstance(layer, CONVOLUTIONS):
+        return int(layer.out_channels)
+    return int(layer.in_features)  # type: ignore[arg-type]
 
 
 def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str, nn.Module]:
@@ -82,7 +84,9 @@ def _select_kind(
     module: nn.Module, layers: Mapping[str, nn.Module], wanted: str
 ) -> dict[str, nn.Module]:
     """The layers of a kind with at least two channels, by name: convolutions, or linear ones as well."""
-    kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
+    kinds: tuple[type[nn.Module], ...] = CONVOLUTIONS
+    if wanted != "conv":
+        kinds = (*CONVOLUTIONS, nn.Linear)
     usable: dict[str, nn.Module] = {
         name: layer
         for name, layer in layers.items()
@@ -131,7 +135,8 @@ def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
     elif isinstance(layer, CONVOLUTIONS):
         keep = keep[:, None]
     if isinstance(layer, CONVOLUTIONS):
-        keep = keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
+        further_axes = weight.ndim - 2
+        keep = keep.reshape(*keep.shape, *[1] * further_axes)
     return torch.where(keep, weight.detach(), 0.0)
 
 
@@ -211,7 +216,8 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
             [5.]])
     """
     groups = group_count(layer)
-    fits = masks.ndim == 2 and masks.shape[1] == groups and masks.dtype == torch.bool
+    has_shape = masks.ndim == 2 and masks.shape[1] == groups
+    fits = has_shape and masks.dtype == torch.bool
     check(
         fits,
         "masks",
@@ -223,7 +229,8 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
         owners = _OWNERS.get()
         # by default row i of the batch is row i of the chunk
         rows = masks if owners is None else masks[owners]
-        if like.shape[0] != len(rows) or like.ndim < 2 or like.shape[axis] != groups:
+        has_channels = like.ndim >= 2 and like.shape[axis] == groups
+        if like.shape[0] != len(rows) or not has_channels:
             raise ModelError(
                 f"gating: expected {len(rows)} rows with {groups} channels at the masked {type(layer).__name__}, got"
                 f" shape {tuple(like.shape)}; an explainer that forwards rows of its own must name their owners"
@@ -236,12 +243,14 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
     def after(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
         rest = torch.zeros((), dtype=out.dtype, device=out.device)
         if isinstance(layer.bias, Tensor):
-            rest = layer.bias.reshape(-1, *[1] * (out.ndim - 2))
+            further_axes = out.ndim - 2
+            rest = layer.bias.reshape(-1, *[1] * further_axes)
         return torch.where(keep(out, 1), out, rest)
 
     def before(_layer: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         x = args[0] if args else kwargs["input"]
-        x = torch.where(keep(x, x.ndim - 1), x, torch.zeros((), dtype=x.dtype, device=x.device))
+        zero = torch.zeros((), dtype=x.dtype, device=x.device)
+        x = torch.where(keep(x, x.ndim - 1), x, zero)
         if args:
             return ((x, *args[1:]), kwargs)
         return (args, {**kwargs, "input": x})
@@ -297,7 +306,8 @@ def _random_inputs(model: Model, like: Tensor) -> Tensor:
     # bounds may be infinite
     lower, upper = (b.clamp(-1e3, 1e3) for b in model.bounds)
     generator = torch.Generator().manual_seed(0)
-    uniform = torch.rand((ROW_ALIGNMENT, *like.shape[1:]), generator=generator, dtype=torch.float64)
+    shape = (ROW_ALIGNMENT, *like.shape[1:])
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
     return lower + (upper - lower) * uniform.to(like.device, like.dtype)
 
 
@@ -308,7 +318,11 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
 
     def watch(name: str) -> None:
         def note(_layer: nn.Module, _args: Any, out: Tensor) -> None:
-            rows_of_layer[name].append(out.shape[0] if out.ndim >= 2 else -1)
+            if out.ndim >= 2:
+                row_count = out.shape[0]
+            else:
+                row_count = -1
+            rows_of_layer[name].append(row_count)
 
         handles.append(layers[name].register_forward_hook(note))
 
@@ -325,7 +339,8 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
 
 def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> bool:
     generator = torch.Generator().manual_seed(1)
-    masks = send(torch.rand((len(x), group_count(layer)), generator=generator) < 0.5, x.device)
+    uniform = torch.rand((len(x), group_count(layer)), generator=generator)
+    masks = send(uniform < 0.5, x.device)
     try:
         with gate(layer, masks):
             expected = model.forward(x.clone())
@@ -334,11 +349,13 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
         return True  # a weight that is computed at every call cannot be masked for comparison
     # the two agree up to rounding, so half of the digits are asked for
-    close = 4 * torch.finfo(model.precision).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
+    largest = reference.abs().amax().clamp(min=1e-30)
+    close = 4 * torch.finfo(model.precision).eps ** 0.5 * largest
     with masked_weights(layer) as use:
         # the first and the last row have different masks, so one mask for all rows is noticed
         for row in (0, len(x) - 1):
             use(masks[row])
-            if not bool(((model.forward(x.clone())[row] - expected[row]).abs() <= close).all()):
+            difference = model.forward(x.clone())[row] - expected[row]
+            if not bool((difference.abs() <= close).all()):
                 return False
     return True

@@ -70,7 +70,8 @@ class Range:
             "below": self.below,
             "at most": self.most,
         }
-        return " and ".join(f"{word} {end:g}" for word, end in words.items() if math.isfinite(end))
+        ends = [f"{word} {end:g}" for word, end in words.items() if math.isfinite(end)]
+        return " and ".join(ends)
 
 
 #: types of options: whole numbers from 1 or from 0 on, numbers above 0 or from 0 on, and shares without and with 1
@@ -119,7 +120,10 @@ class _Declared(NamedTuple):
             return True
         if not is_number(value):
             return False
-        limits_of_kind = [limits for kind, limits in self.numbers if isinstance(value, kind | int)]
+        limits_of_kind = []
+        for kind, limits in self.numbers:
+            if isinstance(value, kind | int):
+                limits_of_kind.append(limits)
         return any(limits.holds(value) for limits in limits_of_kind)
 
     @property
@@ -131,10 +135,10 @@ class _Declared(NamedTuple):
         )
 
     def __str__(self) -> str:
-        words = [
-            f"a {'whole' if kind is int else 'finite'} number {limits}"
-            for kind, limits in self.numbers
-        ]
+        words = []
+        for kind, limits in self.numbers:
+            sort = "whole" if kind is int else "finite"
+            words.append(f"a {sort} number {limits}")
         if self.entries:
             words.append(f"a list, each {self.entries}")
         return ", or ".join([*words, *map(repr, self.choices)])
@@ -148,7 +152,8 @@ def _read_hint(hint: Any) -> _Declared | None:
     numbers: list[tuple[type[int | float], Range]] = []
     entries = None
     is_union = get_origin(hint) in (Union, types.UnionType)
-    for part in get_args(hint) if is_union else (hint,):
+    parts = get_args(hint) if is_union else (hint,)
+    for part in parts:
         origin = get_origin(part)
         inner = get_args(part)
         if part is bool:
@@ -217,7 +222,10 @@ def _check_declared_options(kind: Any) -> None:
         check(not unknown, argument, expected, ", ".join(map(repr, unknown)))
     for declaration, names in getattr(kind, "list_declared_counts", dict)().items():
         hints = _read_hints(kind)
-        others = [name for name in names if name not in hints or not hints[name].is_whole_number]
+        others = []
+        for name in names:
+            if name not in hints or not hints[name].is_whole_number:
+                others.append(name)
         argument = f"{kind.__qualname__}.{declaration}"
         expected = "options whose type is a whole number from 1 on, such as Count"
         check(not others, argument, expected, ", ".join(map(repr, others)))
@@ -277,7 +285,10 @@ def _read_arguments(
     kind: Any, positional: list[Any], named: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a dataclass, as they are held; those that it does not have are left as they are."""
-    names = [field.name for field in dataclasses.fields(kind) if field.init and not field.kw_only]
+    names = []
+    for field in dataclasses.fields(kind):
+        if field.init and not field.kw_only:
+            names.append(field.name)
     by_position = dict(zip(names, positional, strict=False))
     options = _read_options(kind, {**by_position, **named})
     too_many = positional[len(names) :]
@@ -289,7 +300,8 @@ def _read_arguments(
 
 def _refuse_unknown(kind: type, options: Mapping[str, Any]) -> None:
     """Raise `UnknownOptionError` for the first option that a class does not have; nothing if it takes any."""
-    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    _, *parameters = signature.parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     names = [parameter.name for parameter in parameters]
@@ -329,10 +341,12 @@ def split_tag(stored: object) -> tuple[str, str, dict[str, Any]]:
     >>> split_tag({"norm": "LinfBall", "radius": 0.1}), split_tag({"name": "block", "starts": 9}), split_tag("block")
     (('norm', 'LinfBall', {'radius': 0.1}), ('name', 'block', {'starts': 9}), ('', '', {}))
     """
-    options = (
-        {str(key): value for key, value in stored.items()} if isinstance(stored, Mapping) else {}
-    )
-    tag = next((tag for tag in TAGS if isinstance(options.get(tag), str)), "")
+    if isinstance(stored, Mapping):
+        options = {str(key): value for key, value in stored.items()}
+    else:
+        options = {}
+    tags = [name for name in TAGS if isinstance(options.get(name), str)]
+    tag = tags[0] if tags else ""
     return tag, str(options.pop(tag, "")), options
 
 
@@ -398,7 +412,8 @@ class TensorOption:
 
     def __init__(self, tensor: Tensor, header: bytes = b"") -> None:
         values = tensor.detach().cpu().contiguous().clone()
-        content = header + values.flatten().view(torch.uint8).numpy().tobytes()
+        values_as_bytes = values.flatten().view(torch.uint8).numpy().tobytes()
+        content = header + values_as_bytes
         set_fields(
             self,
             shape=tuple(values.shape),

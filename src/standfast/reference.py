@@ -38,7 +38,8 @@ class CellCodes:
     @property
     def plain(self) -> bool:
         """Whether all numbers are quantities."""
-        return not any(self.categories) and all(edge == -math.inf for edge in self.edges)
+        has_no_edges = all(edge == -math.inf for edge in self.edges)
+        return not any(self.categories) and has_no_edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +71,11 @@ class Reference:
 
     def redraw(self, seed: int) -> Reference:
         """The same with other rows, drawn by a seed: with replacement where all that are known are taken anyway."""
-        chosen = self.known[content_keys(self.known, seed).argsort(stable=True)[:MOST_ROWS]]
+        order = content_keys(self.known, seed).argsort(stable=True)
+        chosen = self.known[order[:MOST_ROWS]]
         if len(self.known) <= MOST_ROWS:
-            numbers = np.random.default_rng(seed).integers(0, len(chosen), size=len(chosen))
+            generator = np.random.default_rng(seed)
+            numbers = generator.integers(0, len(chosen), size=len(chosen))
             chosen = chosen[numbers]
         return replace(self, rows=chosen.to(self.rows))
 
@@ -94,7 +97,8 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     ([2.0, 0.0], 3)
     """
     all_rows = rows.detach().cpu()
-    chosen = all_rows[content_keys(all_rows, seed=0).argsort(stable=True)[:MOST_ROWS]]
+    order = content_keys(all_rows, seed=0).argsort(stable=True)
+    chosen = all_rows[order[:MOST_ROWS]]
     # so that the last bits of sums do not depend on the order of rows
     ordered = all_rows.double().sort(0).values
     baseline = ordered[(len(all_rows) - 1) // 2]

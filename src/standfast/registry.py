@@ -108,15 +108,18 @@ class Registry(Generic[T]):
         Options may follow, as in `"package:Title:option=value"`. Text whose options follow the first colon, such as
         `"lime:samples=50"`, names an entry of this registry.
         """
-        package, colon, rest = (
-            self.aliases.get(name, name).partition(":") if isinstance(name, str) else ("", "", "")
-        )
-        return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
+        if isinstance(name, str):
+            package, colon, rest = self.aliases.get(name, name).partition(":")
+        else:
+            package, colon, rest = "", "", ""
+        title = rest.partition(":")[0]
+        return bool(colon) and package in self.packages and "=" not in title
 
     def __getitem__(self, name: str) -> T:
         name = self.aliases.get(name, name)
         if self.is_from_package(name):
-            module, _, function = self.packages[name.partition(":")[0]].partition(":")
+            package = name.partition(":")[0]
+            module, _, function = self.packages[package].partition(":")
             loaded_entry: T = getattr(import_module(module), function)(name)
             return loaded_entry
         if name not in self._entries:
@@ -127,7 +130,8 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def _load(self, point: EntryPoint) -> T:
-        plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
+        package = point.dist.name if point.dist else "an unknown package"
+        plugin = f"the plug-in {point.value} of {package}"
         try:
             entry = point.load()
         except Exception as error:  # whatever the module of the plug-in raises
@@ -182,9 +186,10 @@ def build(
     name, rest = _split_name(kinds, text)
     kind = kinds[name]
     options = {**(defaults or {}), **parse_options(rest, kinds.kind), **(options or {})}
-    names_of_options = (
-        [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
-    )
+    if is_dataclass(kind):
+        names_of_options = [field.name for field in fields(kind)]
+    else:
+        names_of_options = list(options)
     for option in options:
         if option not in names_of_options:
             raise UnknownOptionError(
@@ -214,7 +219,8 @@ def _split_name(kinds: Registry[Any], text: str) -> tuple[str, str]:
 
 def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
     """Raise `ArgumentError` for an option without a default that is missing, with its value in `kind.example()`."""
-    for field in fields(kind) if is_dataclass(kind) else ():
+    declared = fields(kind) if is_dataclass(kind) else ()
+    for field in declared:
         if (
             field.init
             and field.name not in options
@@ -223,7 +229,8 @@ def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
             expected = f"a value for {name}"
             example = getattr(kind, "example", None)
             if example is not None:
-                expected += f", such as {field.name}={_spell(getattr(example(), field.name))}"
+                value = getattr(example(), field.name)
+                expected += f", such as {field.name}={_spell(value)}"
             raise ArgumentError(field.name, expected, "none")
 
 
@@ -251,12 +258,15 @@ def parse_options(text: str, what: str) -> dict[str, Any]:
         ArgumentError: the text has another form; `what` names it in the message.
     """
     options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in _BETWEEN.split(text))):
+    parts = [part.strip() for part in _BETWEEN.split(text)]
+    for part in filter(None, parts):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
         try:
             # what is no literal is a text, so that words need no quotation marks
-            options[key] = ast.literal_eval({"true": "True", "false": "False"}.get(value, value))
+            # as a study file writes them
+            in_python = {"true": "True", "false": "False"}.get(value, value)
+            options[key] = ast.literal_eval(in_python)
         except (ValueError, SyntaxError):
             options[key] = value
     return options

@@ -169,7 +169,8 @@ def check_one_for_all(explainer: object, inputs: Tensor) -> None:
 
     Metrics explain perturbed copies of samples, in chunks, so the explainer cannot know which sample a row belongs to.
     """
-    for name, value in vars(explainer).items() if hasattr(explainer, "__dict__") else ():
+    options = vars(explainer) if hasattr(explainer, "__dict__") else {}
+    for name, value in options.items():
         fine = not isinstance(value, LabelMap) or not value.is_per_sample(inputs)
         expected = f"one map of shape {spatial_shape(inputs)} for all samples, in an explainer that metrics evaluate"
         check(fine, name, expected, getattr(value, "shape", None))
@@ -181,7 +182,9 @@ def spatial_shape(inputs: Tensor) -> tuple[int, ...]:
     >>> spatial_shape(torch.zeros(2, 3, 8, 9)), spatial_shape(torch.zeros(2, 7))
     ((8, 9), (7,))
     """
-    return tuple(inputs.shape[1:] if inputs.ndim == 2 else inputs.shape[2:])
+    if inputs.ndim == 2:
+        return tuple(inputs.shape[1:])
+    return tuple(inputs.shape[2:])
 
 
 def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
@@ -211,7 +214,8 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     >>> segment(torch.rand(1, 6), torch.tensor([5, 5, 0, 0, 9, 9])).labels
     tensor([[1, 1, 0, 0, 2, 2]])
     """
-    how, spatial = check_segments(how), spatial_shape(inputs)
+    how = check_segments(how)
+    spatial = spatial_shape(inputs)
     check(
         inputs.ndim >= 2 and len(inputs) > 0,
         "inputs",
@@ -225,12 +229,16 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     check(fits, "segments", f"a method that cuts {kind}", repr(how))
     positions = int(np.prod(spatial))
     check(positions >= FEWEST, "inputs", f"at least {FEWEST} features or pixels", positions)
-    count = min(how if isinstance(how, int) else _default_count(inputs, positions), positions)
+    if isinstance(how, int):
+        count = min(how, positions)
+    else:
+        count = min(_default_count(inputs, positions), positions)
     if how == "quickshift":
         return _find_superpixels(inputs, count, _quickshift, FEWEST, min(_MOST, positions))
     if how == "slic" or (how != "grid" and inputs.ndim == 4):
         find = partial(_slic, count=count)
-        return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
+        least, most = max(FEWEST, count // 2), count + count // 2
+        return _find_superpixels(inputs, count, find, least, most)
     labels = make_grid(spatial, count)
     return share_labels(
         inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1
@@ -249,16 +257,18 @@ def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
     cells_left, positions = float(count), float(np.prod(spatial))  # for the axes that are left
     for axis, length in enumerate(spatial):
         axes_left = len(spatial) - axis
-        share = (
-            cells_left if axes_left == 1 else (cells_left / positions) ** (1 / axes_left) * length
-        )
+        if axes_left == 1:
+            share = cells_left
+        else:
+            share = (cells_left / positions) ** (1 / axes_left) * length
         cells = min(max(round(share), 1), length)
         # at least 1, as a share that is rounded up can use more cells than there were
         cells_left, positions = max(cells_left / cells, 1.0), positions / length
         cell = np.arange(length) * cells // length
-        labels = labels * cells + cell.reshape(
-            [-1 if a == axis else 1 for a in range(len(spatial))]
-        )
+        # along the axis, and the same along all others
+        shape_along = [1] * len(spatial)
+        shape_along[axis] = -1
+        labels = labels * cells + cell.reshape(shape_along)
     return labels
 
 
@@ -283,13 +293,17 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     """Segments with the user's labels, renumbered without gaps."""
     many = (len(inputs), *spatial)
     expected = f"labels of shape {spatial} or {many}"
-    check(tuple(labels.shape) in (spatial, many), "segments", expected, tuple(labels.shape))
-    rows = labels.reshape(-1, int(np.prod(spatial))).numpy()
+    shape = tuple(labels.shape)
+    check(shape in (spatial, many), "segments", expected, shape)
+    positions = int(np.prod(spatial))
+    rows = labels.reshape(-1, positions).numpy()
     renumbered = [np.unique(row, return_inverse=True)[1] for row in rows]
     counts = [int(row.max()) + 1 for row in renumbered]
-    check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
-    labels_of_rows = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
-    if len(labels_of_rows) != len(inputs) or tuple(labels.shape) == spatial:
+    least = min(counts)
+    check(least >= FEWEST, "segments", f"at least {FEWEST} different labels", least)
+    numbers = np.stack(renumbered).astype(np.int64)
+    labels_of_rows = send(torch.from_numpy(numbers), inputs.device)
+    if len(labels_of_rows) != len(inputs) or shape == spatial:
         return share_labels(inputs, labels_of_rows[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(
@@ -318,7 +332,9 @@ def _find_superpixels(
         # a constant image has no superpixels, and cannot be rescaled
         if not high > low:
             return None
-        numbered = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
+        # superpixels are found in [0, 1]
+        found_labels = find((image - low) / (high - low))
+        numbered = np.unique(found_labels, return_inverse=True)[1]
         if least <= numbered.max() + 1 <= width:
             return numbered.reshape(regular.shape).astype(np.int64)
         return None
@@ -328,7 +344,9 @@ def _find_superpixels(
         map_images = map if regular.size < _SMALL else pool.map
         cuts = list(map_images(cut, images))
     fallback = [labels_of_image is None for labels_of_image in cuts]
-    maps = [regular if labels_of_image is None else labels_of_image for labels_of_image in cuts]
+    maps = []
+    for labels_of_image in cuts:
+        maps.append(regular if labels_of_image is None else labels_of_image)
     counts = [int(numbered.max()) + 1 for numbered in maps]
     device = inputs.device
     labels = torch.from_numpy(np.stack(maps))
@@ -353,9 +371,12 @@ def _quickshift(image: Array) -> Labels:
 
     kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
     colour = len(image) == 3
+    # as lightness, which goes from 0 to 100
+    scaled = image if colour else 100 * image
+    ratio = _RATIO_LAB if colour else _RATIO
     labels: Labels = quickshift(  # type: ignore[no-untyped-call]
-        image if colour else 100 * image,
-        ratio=_RATIO_LAB if colour else _RATIO,
+        scaled,
+        ratio=ratio,
         kernel_size=kernel,
         max_dist=_LINK * kernel,
         convert2lab=colour,

@@ -58,7 +58,8 @@ def draw_seed(generator: torch.Generator | None) -> int:
     """Draw a base seed from `generator`; without a generator the seed is always 0, so that a run can be repeated."""
     if generator is None:
         return 0
-    return int(torch.randint(1 << 62, (1,), generator=generator, device=generator.device).item())
+    device = generator.device
+    return int(torch.randint(1 << 62, (1,), generator=generator, device=device).item())
 
 
 def content_keys(x: Tensor, seed: int) -> Tensor:
@@ -73,11 +74,13 @@ def content_keys(x: Tensor, seed: int) -> Tensor:
     (True, False)
     """
     # -0.0 and 0.0 are the same value
-    flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0
+    flat = x.detach().reshape(x.shape[0], -1).to(torch.float32)
+    flat = flat + 0.0
     bits = flat.contiguous().view(torch.int32).to(torch.int64)
     start = mix64(torch.full((1,), seed, device=x.device, dtype=torch.int64))
     # odd, because only odd factors can be inverted modulo 2 ** 64, so that no bit of a value is lost
-    odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
+    positions = torch.arange(bits.shape[1], device=x.device)
+    odd = mix64(start + positions) | 1
     return mix64((bits * odd).sum(1) + start)
 
 
@@ -120,14 +123,16 @@ class Streams:
 
     def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Standard normal numbers, `(P, *shape)`."""
-        out = torch.empty((len(self), *shape), device=self.device, dtype=dtype)
+        shape_of_all = (len(self), *shape)
+        out = torch.empty(shape_of_all, device=self.device, dtype=dtype)
         for row, generator in zip(out, self._generators, strict=True):
             row.normal_(generator=generator)
         return out
 
     def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Uniform numbers in [0, 1), `(P, *shape)`."""
-        out = torch.empty((len(self), *shape), device=self.device, dtype=dtype)
+        shape_of_all = (len(self), *shape)
+        out = torch.empty(shape_of_all, device=self.device, dtype=dtype)
         for row, generator in zip(out, self._generators, strict=True):
             row.uniform_(generator=generator)
         return out
@@ -139,10 +144,10 @@ class Streams:
         """
         columns = []
         for high, generator in zip(choices, self._generators, strict=True):
-            drawn = torch.randperm(high, generator=generator, device=self.device)[: count % high]
-            columns.append(
-                torch.cat([torch.arange(high, device=self.device).repeat(count // high), drawn])
-            )
+            shuffled = torch.randperm(high, generator=generator, device=self.device)
+            once_more = shuffled[: count % high]
+            each_once = torch.arange(high, device=self.device)
+            columns.append(torch.cat([each_once.repeat(count // high), once_more]))
         return columns
 
 
@@ -155,23 +160,31 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
     # NumPy's global generator is what other packages draw from, so it is the one to be restored
     numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
+    devices = [device] if cuda else []
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         # NumPy takes 32 bits only
         np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
         random.seed(seed)
-        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
-        start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+        if cuda:
+            state = torch.cuda.get_rng_state(device)
+        else:
+            state = torch.empty(0)
+        state_of_torch = torch.random.get_rng_state()
+        state_of_python = random.getstate()
+        state_of_numpy: Any = np.random.get_state()  # noqa: NPY002
 
         def has_drawn() -> bool:
-            same = (
-                torch.equal(start[0], torch.random.get_rng_state())
-                and start[2] == random.getstate()
-            )
-            same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
+            if not torch.equal(state_of_torch, torch.random.get_rng_state()):
+                return True
+            if state_of_python != random.getstate():
+                return True
+            if cuda and not torch.equal(state, torch.cuda.get_rng_state(device)):
+                return True
             now: Any = np.random.get_state()  # noqa: NPY002
-            then: Any = start[1]
-            return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
+            # a name, an array of numbers, and where in it the next one is
+            is_same_place = state_of_numpy[2:] == now[2:]
+            return not (is_same_place and np.array_equal(state_of_numpy[1], now[1]))
 
         try:
             yield has_drawn
@@ -233,9 +246,10 @@ def send(
     >>> send([1, 2], torch.device("cpu"))
     tensor([1, 2])
     """
-    tensor = (
-        values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
-    )
+    if isinstance(values, Tensor):
+        tensor = values.to(dtype=dtype)
+    else:
+        tensor = torch.tensor(values, dtype=dtype)
     if device.type == "cuda" and tensor.device.type == "cpu":
         # only from pinned memory can a copy go on while the host does
         tensor = tensor.pin_memory()
@@ -257,7 +271,8 @@ def widen_half(values: Tensor) -> Tensor:
 
 def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
-    return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
+    further_axes = like.ndim - values.ndim
+    return values.reshape(values.shape + (1,) * further_axes)
 
 
 def compile_loops(function: Callable[..., None], signature: str) -> Callable[..., None] | None:
@@ -276,15 +291,17 @@ def compile_loops(function: Callable[..., None], signature: str) -> Callable[...
 
 def available_cpus() -> int:
     """How many cores this process may use: those of its affinity, or fewer where a container has a quota."""
-    cpus = (
+    if hasattr(os, "sched_getaffinity"):
         # one that is pinned to a few cores would start threads that wait for each other
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-    )
+        cpus = len(os.sched_getaffinity(0))
+    else:
+        cpus = os.cpu_count() or 1
     # the file is only there on Linux, with control groups of version 2
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
         if quota != "max":
-            cpus = min(cpus, max(1, math.ceil(int(quota) / int(period))))
+            cores = math.ceil(int(quota) / int(period))
+            cpus = min(cpus, max(1, cores))
     return max(1, cpus)
 
 
@@ -346,8 +363,11 @@ def read_bounds(
     """
     expected = "a pair (lower, upper) of numbers or tensors"
     # an array of one axis; a pair of arrays stays a pair
-    pair = bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds
-    check(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", expected, repr(bounds))
+    pair = bounds
+    if getattr(bounds, "ndim", 0) == 1:
+        pair = bounds.tolist()
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+    check(is_pair, "bounds", expected, repr(bounds))
     try:
         lower, upper = (torch.as_tensor(bound, dtype=dtype, device=device) for bound in pair)
         # expanded, so that the first place that is wrong can be named
@@ -357,13 +377,22 @@ def read_bounds(
     wrong = (~(low < high)).nonzero()
     if len(wrong):
         first = tuple(wrong[0].tolist())
-        got = f"({low[first].item():zg}, {high[first].item():zg})"
-        index = first[0] if len(first) == 1 else first
+        lower_end, upper_end = low[first].item(), high[first].item()
+        got = f"({lower_end:zg}, {upper_end:zg})"
+        if len(first) == 1:
+            index = first[0]
+        else:
+            index = first
         where = f" at {index}" if first else ""
-        more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
+        more = ""
+        if len(wrong) > 1:
+            more = f", the first of {len(wrong)} such places"
         constant = low.ndim == 1 and bool(low[first] == high[first])
         equal = "; a column that is constant needs a range, too" if constant else ""
-        expected = FINITE if bool((low.isnan() | high.isnan()).any()) else "lower < upper"
+        if bool((low.isnan() | high.isnan()).any()):
+            expected = FINITE
+        else:
+            expected = "lower < upper"
         raise ArgumentError("bounds", expected, f"{got}{where}{more}{equal}")
     return lower, upper
 
@@ -383,7 +412,8 @@ def describe_bounds(bounds: tuple[Bound, Bound]) -> str:
     '[0, 2.5]'
     """
     lower, upper = (torch.as_tensor(bound) for bound in bounds)
-    return f"[{lower.min().item():zg}, {upper.max().item():zg}]"
+    lowest, highest = lower.min().item(), upper.max().item()
+    return f"[{lowest:zg}, {highest:zg}]"
 
 
 def describe_no_tensor(inputs: object) -> str:
@@ -445,12 +475,10 @@ def suggest_layout(inputs: Tensor, accepts: Callable[[Tensor], bool]) -> str:
     >>> suggest_layout(torch.zeros(5, 100, 3), lambda x: x.shape == (5, 3, 100))
     'inputs whose axes are swapped, the channels last, of shape (5, 100, 3): use x.movedim(-1, 1)'
     """
-    fitting = (
-        f"{what} of shape {tuple(inputs.shape)}: use {use}"
-        for n, what, use, convert in _LAYOUTS
-        if inputs.ndim >= n and accepts(convert(inputs))
-    )
-    return next(fitting, "")
+    for axes, what, use, convert in _LAYOUTS:
+        if inputs.ndim >= axes and accepts(convert(inputs)):
+            return f"{what} of shape {tuple(inputs.shape)}: use {use}"
+    return ""
 
 
 def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
@@ -459,7 +487,10 @@ def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
     >>> suggest_dtype(torch.zeros(1, 3, dtype=torch.uint8), torch.float32)
     'use x.float(), divided by 255 if the bounds are (0, 1)'
     """
-    use = "use x.float()" if wanted == torch.float32 else f"use x.to({wanted})"
+    if wanted == torch.float32:
+        use = "use x.float()"
+    else:
+        use = f"use x.to({wanted})"
     if inputs.dtype == torch.uint8:
         return f"{use}, divided by 255 if the bounds are (0, 1)"
     if inputs.dtype in (torch.int64, torch.int32):

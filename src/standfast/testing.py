@@ -98,7 +98,8 @@ def check_batch_independence(metric: Metric, shape: Shape, device: Device = "cpu
     whole = metric(_classifier(shape, device), "input_x_gradient", x)
     for rows in (8, 64, 200):
         other = metric(_classifier(shape, device, rows), "input_x_gradient", x)
-        _require_same(other, whole, [0, 1, 2, 3, 4], f"with a batch size of {rows} instead of 16")
+        when = f"with a batch size of {rows} instead of 16"
+        _require_same(other, whole, [0, 1, 2, 3, 4], when)
     flipped = metric(_classifier(shape, device), "input_x_gradient", x.flip(0))
     _require_same(flipped, whole, [4, 3, 2, 1, 0], "with the samples in reverse order")
     alone = metric(_classifier(shape, device), "input_x_gradient", x[2:3])
@@ -115,12 +116,12 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
         for seed in (1, 2):
             torch.default_generator.manual_seed(seed)
             state = torch.random.get_rng_state()
-            results.append(metric(model, "saliency", x, generator=torch.Generator().manual_seed(3)))
-            _require(
-                torch.equal(torch.random.get_rng_state(), state),
-                "torch's global generator is left as it is",
-            )
-    _require_same(results[0], results[1], [0, 1, 2, 3, 4], "for the same seed", exactly=True)
+            generator = torch.Generator().manual_seed(3)
+            results.append(metric(model, "saliency", x, generator=generator))
+            is_as_before = torch.equal(torch.random.get_rng_state(), state)
+            _require(is_as_before, "torch's global generator is left as it is")
+    first, second = results
+    _require_same(first, second, [0, 1, 2, 3, 4], "for the same seed", exactly=True)
     _require(torch.equal(x, before), "inputs are not written into")
     _require_untouched(model)
 
@@ -160,7 +161,8 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
     accepted = 0
     for kind in (LinfBall, L2Ball):
         try:
-            inside, still = (set_neighbourhood(metric, kind(radius)) for radius in (0.2, 0.0))
+            inside = set_neighbourhood(metric, kind(0.2))
+            still = set_neighbourhood(metric, kind(0.0))
         except ArgumentError as error:
             names = (metric.neighbourhood_option, "neighbourhood")
             _require(
@@ -169,13 +171,12 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
             continue
         accepted += 1
         described = inside.options()[metric.neighbourhood_option]
-        _require(
-            (described["norm"], described["radius"]) == (kind.__name__, 0.2),
-            "options() has the neighbourhood",
-        )
+        is_described = described["norm"] == kind.__name__ and described["radius"] == 0.2
+        _require(is_described, "options() has the neighbourhood")
         _require_well_formed(inside(model, "input_x_gradient", x), 3, metric)
-        finite = torch.isfinite(still(model, "input_x_gradient", x).value)
-        _require(bool(finite.all()), f"values in a {kind.__name__} of radius 0 are finite")
+        values = still(model, "input_x_gradient", x).value
+        are_finite = bool(torch.isfinite(values).all())
+        _require(are_finite, f"values in a {kind.__name__} of radius 0 are finite")
         skipped = inside(model, "saliency", x, wrong).status
         _require(skipped == ("misclassified",) * 3, "samples with a wrong target are skipped")
     _require(accepted > 0, "a neighbourhood is accepted")
@@ -194,9 +195,12 @@ class _Fragile(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.net(x)
-        dark = (x.flatten(1).amax(1) < 0.3)[:, None]
-        bright = (x.flatten(1).amin(1) > 0.8)[:, None]
-        return torch.where(bright, torch.nan, torch.where(dark, self.constant.expand_as(out), out))
+        brightest = x.flatten(1).amax(1)
+        darkest = x.flatten(1).amin(1)
+        is_dark = (brightest < 0.3)[:, None]
+        is_bright = (darkest > 0.8)[:, None]
+        out = torch.where(is_dark, self.constant.expand_as(out), out)
+        return torch.where(is_bright, torch.nan, out)
 
 
 def check_skipped_samples(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
@@ -206,7 +210,8 @@ def check_skipped_samples(metric: Metric, shape: Shape, device: Device = "cpu") 
     # one dark and one bright input, in the sense of `_Fragile`
     x[1], x[2] = 0.05, 0.95
     targets = torch.tensor([0, CLASSES - 1, 0, 0], device=device)
-    targets[[0, 3]] = model.predict(x[[0, 3]])
+    first_and_last = [0, 3]
+    targets[first_and_last] = model.predict(x[first_and_last])
     targets[3] = (targets[3] + 1) % CLASSES
     result = metric(model, "saliency", x, targets)
     _require_well_formed(result, 4, metric)
@@ -217,8 +222,10 @@ def check_skipped_samples(metric: Metric, shape: Shape, device: Device = "cpu") 
         (3, "a target that the model does not predict", ("misclassified",)),
     ):
         status = result.status[sample]
-        _require(status in allowed, f"{what} has the status {' or '.join(allowed)}, not {status}")
-    settled = result.status[1] == "degenerate" or not bool(result.value[1].isnan())
+        words = " or ".join(allowed)
+        _require(status in allowed, f"{what} has the status {words}, not {status}")
+    has_value = not bool(result.value[1].isnan())
+    settled = result.status[1] == "degenerate" or has_value
     _require(settled, "a constant explanation has a value, or the status degenerate")
     alone = metric(model, "saliency", x[:1], targets[:1])
     _require_same(alone, result, [0], "beside samples that are skipped")
@@ -240,29 +247,27 @@ def check_errors(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
 
 def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """What reports and files say of the metric."""
-    _require(isinstance(metric.name, str) and bool(metric.name), "the metric has a name")
-    _require(
-        metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None"
-    )
+    has_name = isinstance(metric.name, str) and bool(metric.name)
+    _require(has_name, "the metric has a name")
+    is_direction = metric.direction in ("higher", "lower", None)
+    _require(is_direction, "direction is 'higher', 'lower' or None")
     # as a manifest does, in JSON
     described = json.loads(json.dumps(metric.describe_values()))
-    same = ValueSpec.from_stored(described) == read_values(type(metric), metric.options())
+    spec = read_values(type(metric), metric.options())
+    same = ValueSpec.from_stored(described) == spec
     _require(same, "how its numbers are read can be stored and read again")
     options = metric.options()
-    _require(
-        set(options) >= {field.name for field in dataclasses.fields(metric)},
-        "options() has every field",
-    )
+    names = {field.name for field in dataclasses.fields(metric)}
+    _require(set(options) >= names, "options() has every field")
     json.dumps(options)
-    _require(
-        isinstance(type(metric).example(), type(metric)),
-        "example() is a configuration of the metric",
-    )
+    is_of_metric = isinstance(type(metric).example(), type(metric))
+    _require(is_of_metric, "example() is a configuration of the metric")
     cost = metric.cost()
     _require(min(cost.predictions, cost.explanations) >= 0, "no number of cost is below 0")
     for preset in metric.presets:  # that their options exist is checked when a metric is made
         _require(preset in PRESETS, f"the preset {preset!r} is one of {', '.join(PRESETS)}")
-        variant = dataclasses.replace(metric, **preset_options(type(metric), preset), preset=preset)
+        options_of_preset = preset_options(type(metric), preset)
+        variant = dataclasses.replace(metric, **options_of_preset, preset=preset)
         _require(variant.preset == preset, f"the preset {preset!r} makes a metric")
 
 
@@ -301,15 +306,17 @@ def check_explainer(
     >>> check_explainer(standfast.explainers.get("saliency"), shapes=["flat"])
     """
     net = small_transformer if isinstance(explainer, AttentionExplainer) else small_net
-    for shape in (SHAPES[name] for name in shapes):
+    for name in shapes:
+        shape = SHAPES[name]
         # more than a batch of 16, so that the last one has to be filled up
         x = _draw_inputs(shape, 19, device)
         model = _classifier(shape, device, net=net)
         before = x.clone()
         maps = explainer(model, x)
+        shape_of_maps = tuple(maps.shape)
         _require(
             maps.shape == x.shape,
-            f"maps have the shape of the inputs, {tuple(x.shape)}, not {tuple(maps.shape)}",
+            f"maps have the shape of the inputs, {tuple(x.shape)}, not {shape_of_maps}",
         )
         _require(not maps.requires_grad, "maps are detached")
         _require(torch.equal(x, before), "inputs are not written into")
@@ -320,14 +327,11 @@ def check_explainer(
             (explainer(model, x, model.predict(x)), "with the predicted classes as targets"),
         ):
             _require(_is_same(other_maps, maps), f"maps are the same {whatever}")
-        _require(
-            _is_same(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same"
-        )
+        alone = explainer(model, x[7:8])
+        _require(_is_same(alone[0], maps[7]), "the map of a sample alone is the same")
         nearly = explainer(_classifier(shape, device, 1, net), x)
-        _require(
-            torch.allclose(nearly, maps, atol=1e-5),
-            "maps are nearly the same with a batch size of 1",
-        )
+        is_close = torch.allclose(nearly, maps, atol=1e-5)
+        _require(is_close, "maps are nearly the same with a batch size of 1")
         _require_untouched(model)
         _check_derivative(explainer, model, x[:5])
 
@@ -362,30 +366,30 @@ def check_similarity(
     >>> import standfast
     >>> check_similarity(standfast.similarity.get("pearson"))
     """
-    for shape in (SHAPES[name] for name in shapes):
+    for name in shapes:
+        shape = SHAPES[name]
         a = _draw_inputs(shape, 6, device) - 0.5
         b = a.flip(0)
-        b[1], a[2], b[2] = a[1], 0.0, 0.0
-        before = a.clone(), b.clone()
+        # one pair of equal maps, and one of zeros
+        b[1] = a[1]
+        a[2], b[2] = 0.0, 0.0
+        a_before, b_before = a.clone(), b.clone()
         values = similarity(a, b)
-        _require(
-            bool(torch.isfinite(values).all()), "values are finite, also for two maps of zeros"
-        )
-        _require(
-            torch.equal(a, before[0]) and torch.equal(b, before[1]), "maps are not written into"
-        )
-        _require(
-            _is_same(similarity(a.flip(0), b.flip(0)).flip(0), values),
-            "the order of the pairs has no effect",
-        )
-        _require(
-            _is_same(similarity(a[3:4], b[3:4])[0], values[3]), "a pair alone has the same value"
-        )
+        are_finite = bool(torch.isfinite(values).all())
+        _require(are_finite, "values are finite, also for two maps of zeros")
+        are_as_before = torch.equal(a, a_before) and torch.equal(b, b_before)
+        _require(are_as_before, "maps are not written into")
+        in_reverse = similarity(a.flip(0), b.flip(0))
+        _require(_is_same(in_reverse.flip(0), values), "the order of the pairs has no effect")
+        alone = similarity(a[3:4], b[3:4])
+        _require(_is_same(alone[0], values[3]), "a pair alone has the same value")
         equal = values[1]
         others = values[[0, 3, 4, 5]]
-        best = (equal >= others) if similarity.larger_is_closer else (equal <= others)
-        _require(bool(best.all()), "equal maps have the best value")
-        expected = 1.0 if similarity.larger_is_closer else 0.0
+        if similarity.larger_is_closer:
+            is_best, expected = equal >= others, 1.0
+        else:
+            is_best, expected = equal <= others, 0.0
+        _require(bool(is_best.all()), "equal maps have the best value")
         _require(
             abs(equal.item() - expected) <= 1e-5,
             f"equal maps have the value {expected}, not {equal.item()}",
@@ -394,10 +398,8 @@ def check_similarity(
         broken[0] = torch.nan
         with_nan = similarity(broken, b)
         _require(bool(torch.isnan(with_nan[0])), "a map with NaN has the value NaN")
-        _require(
-            _is_same(with_nan[1:], values[1:]),
-            "NaN in one map does not change the values of others",
-        )
+        are_same = _is_same(with_nan[1:], values[1:])
+        _require(are_same, "NaN in one map does not change the values of others")
 
 
 def check_task(task: Task, output: Any, changed: Any) -> None:
@@ -421,26 +423,19 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
     clean = task.read(output, count)
     after = task.read(changed, count)
     for outputs in (clean, after):
-        _require(
-            outputs.is_floating_point() and len(outputs) == count,
-            "outputs have a row for each input",
-        )
+        is_table = outputs.is_floating_point() and len(outputs) == count
+        _require(is_table, "outputs have a row for each input")
     answer = task.answer(clean)
     exists = task.exists(clean, answer)
     named = task.describe(answer)
-    _require(answer.ndim in (1, 2) and len(answer) == count, "answers are (N,) or (N, k)")
-    _require(
-        bool((task.margin(clean, answer)[exists] < 0).all()),
-        "the margin of a clean answer is below 0",
-    )
-    _require(
-        named.shape == (count,) and not named.is_floating_point(),
-        "what is explained is a whole number",
-    )
-    _require(
-        torch.equal(task.answer(clean[order]), answer[order]),
-        "the answer of a row does not depend on others",
-    )
+    fits = answer.ndim in (1, 2) and len(answer) == count
+    _require(fits, "answers are (N,) or (N, k)")
+    is_kept = task.margin(clean, answer)[exists] < 0
+    _require(bool(is_kept.all()), "the margin of a clean answer is below 0")
+    is_whole = named.shape == (count,) and not named.is_floating_point()
+    _require(is_whole, "what is explained is a whole number")
+    is_independent = torch.equal(task.answer(clean[order]), answer[order])
+    _require(is_independent, "the answer of a row does not depend on others")
     for scale in SCALES:
         functions: dict[str, Callable[..., Tensor]] = {
             "score": task.score,
@@ -449,14 +444,11 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
         }
         for name, function in functions.items():
             values = function(after, answer, scale)
-            _require(
-                values.shape == (count,) and bool(values.isfinite().all()),
-                f"{name} is a number for each input",
-            )
+            are_numbers = values.shape == (count,) and bool(values.isfinite().all())
+            _require(are_numbers, f"{name} is a number for each input")
             rows = function(after[order], answer[order], scale)
-            _require(
-                torch.equal(rows, values[order]), f"the {name} of a row does not depend on others"
-            )
+            is_independent = torch.equal(rows, values[order])
+            _require(is_independent, f"the {name} of a row does not depend on others")
         ways = task.rivals(after, answer, scale)
         _require(ways.ndim == 2 and len(ways) == count, "rivals are (N, R)")
         leaf = after.detach().clone().requires_grad_(True)
@@ -471,14 +463,18 @@ def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
+        body: list[nn.Module]
         if len(shape) == 3:
-            body = [nn.Conv2d(shape[0], 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+            convolution: nn.Module = nn.Conv2d(shape[0], 6, 3, padding=1)
+            body = [convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
         elif len(shape) == 2:
-            body = [nn.Conv1d(shape[0], 6, 3, padding=1), nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()]
+            convolution = nn.Conv1d(shape[0], 6, 3, padding=1)
+            body = [convolution, nn.ReLU(), nn.MaxPool1d(2), nn.Flatten()]
         else:
             body = [nn.Linear(shape[0], 24), nn.ReLU()]
-        features = nn.Sequential(*body)(torch.zeros(1, *shape)).shape[1]
-        return nn.Sequential(*body, nn.Linear(features, 16), nn.ReLU(), nn.Linear(16, classes))
+        out = nn.Sequential(*body)(torch.zeros(1, *shape))
+        hidden = nn.Linear(out.shape[1], 16)
+        return nn.Sequential(*body, hidden, nn.ReLU(), nn.Linear(16, classes))
 
 
 def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
@@ -497,25 +493,32 @@ class _SmallTransformer(nn.Module):
         super().__init__()
         width = 8
         convolution = (nn.Conv1d, nn.Conv1d, nn.Conv2d)[len(shape) - 1]
-        size = 1 if len(shape) == 1 else 2  # of a patch
-        self.patches = convolution(1 if len(shape) == 1 else shape[0], width, size, stride=size)
-        count = math.prod(shape if len(shape) == 1 else (n // size for n in shape[1:]))
+        # of a flat input each feature is a patch
+        channels, size = 1, 1
+        patches = shape
+        if len(shape) > 1:
+            channels, size = shape[0], 2
+            patches = tuple(n // size for n in shape[1:])
+        self.patches = convolution(channels, width, size, stride=size)
         self.token = nn.Parameter(torch.randn(1, 1, width))
-        self.places = nn.Parameter(torch.randn(1, count + 1, width))
-        self.layers = nn.Sequential(
-            *(
-                nn.TransformerEncoderLayer(
-                    width, 2, 2 * width, batch_first=True, norm_first=True, dropout=0.0
-                )
-                for _ in range(2)
+        self.places = nn.Parameter(torch.randn(1, math.prod(patches) + 1, width))
+        layers = []
+        for _ in range(2):
+            layer = nn.TransformerEncoderLayer(
+                width, 2, 2 * width, batch_first=True, norm_first=True, dropout=0.0
             )
-        )
+            layers.append(layer)
+        self.layers = nn.Sequential(*layers)
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        patches = self.patches(x[:, None] if x.ndim == 2 else x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.token.expand(len(x), -1, -1), patches], 1) + self.places
-        logits: Tensor = self.head(self.layers(tokens)[:, 0])
+        if x.ndim == 2:
+            x = x[:, None]
+        patches = self.patches(x).flatten(2).transpose(1, 2)
+        token = self.token.expand(len(x), -1, -1)
+        tokens = torch.cat([token, patches], 1) + self.places
+        first_token = self.layers(tokens)[:, 0]
+        logits: Tensor = self.head(first_token)
         return logits
 
 
@@ -529,7 +532,8 @@ class _Counted(nn.Module):
         self.rows = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        self.calls, self.rows = self.calls + 1, self.rows + len(x)
+        self.calls += 1
+        self.rows += len(x)
         out: Tensor = self.net(x)
         return out
 
@@ -544,7 +548,8 @@ def _classifier(
 
 
 def _draw_inputs(shape: Shape, count: int = 5, device: Device = "cpu") -> Tensor:
-    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1)).to(device)
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(count, *shape, generator=generator).to(device)
 
 
 def _is_same(actual: Tensor, expected: Tensor, exactly: bool = False) -> bool:
@@ -595,29 +600,29 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
     """`count` samples with a status and a value, and a frame that begins with what all frames begin with."""
     ok = [status == "ok" for status in result.status]
     _require(len(result) == count, f"there are {count} samples, not {len(result)}")
-    _require(set(result.status) <= set(STATUSES), f"each status is one of {', '.join(STATUSES)}")
+    words = ", ".join(STATUSES)
+    _require(set(result.status) <= set(STATUSES), f"each status is one of {words}")
     for name in ("value", "low", "high", "targets", "model_evaluations", "degenerate", "nonfinite"):
         column = getattr(result, name)
         is_missing = column is None and name in ("low", "high")
         fits = is_missing or column.shape == (count,)
         _require(fits, f"{name} has one number for each sample")
-    _require(
-        bool((result.model_evaluations >= 1).all()),
-        "every sample has at least one model evaluation",
-    )
-    _require(
-        (result.low is None) == (result.high is None), "low and high are both there, or neither"
-    )
+    is_evaluated = bool((result.model_evaluations >= 1).all())
+    _require(is_evaluated, "every sample has at least one model evaluation")
+    are_both = (result.low is None) == (result.high is None)
+    _require(are_both, "low and high are both there, or neither")
     if result.low is not None and result.high is not None:
-        _require(not bool((result.low > result.high).any()), "low is not above high")
+        is_reversed = bool((result.low > result.high).any())
+        _require(not is_reversed, "low is not above high")
     frame = result.frame()
     _require(frame.height == count, "the frame has a row for each sample")
     _require(
         tuple(frame.columns[:5]) == COMMON_COLUMNS,
         f"the frame begins with {', '.join(COMMON_COLUMNS)}",
     )
-    values = zip(result.value.tolist(), ok, strict=True)
-    numbers = [value if fine and not math.isnan(value) else None for value, fine in values]
+    numbers = []
+    for value, fine in zip(result.value.tolist(), ok, strict=True):
+        numbers.append(value if fine and not math.isnan(value) else None)
     _require(frame["value"].to_list() == numbers, "the frame has the values of evaluated samples")
     _require_readable(result, metric, frame.columns)
 
@@ -625,9 +630,12 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
 def _require_readable(result: Result, metric: Metric, columns: list[str]) -> None:
     """The frame and the stored arrays have all that the metric's `value_spec` names."""
     spec = metric.value_spec(metric.options())
-    censored = {spec.censored} if spec.censored else set()
-    varied = {spec.varied} if spec.varied else set()
-    for name in sorted({spec.column, *spec.only, *censored, *varied}):
+    named = {spec.column, *spec.only}
+    if spec.censored:
+        named.add(spec.censored)
+    if spec.varied:
+        named.add(spec.varied)
+    for name in sorted(named):
         _require(name in columns, f"the frame has the column {name!r}, which value_spec names")
     for name in spec.compared_arrays:
         _require(
@@ -642,7 +650,9 @@ def _rows_of(result: Result) -> dict[str, Any]:
     for field in dataclasses.fields(result):
         values = getattr(result, field.name)
         per_sample = field.metadata.get("per_sample", True)
-        if per_sample and isinstance(values, Tensor) and values.shape[:1] == (len(result),):
+        if not per_sample or not isinstance(values, Tensor):
+            continue
+        if values.shape[:1] == (len(result),):
             rows[field.name] = values
     return rows
 

@@ -66,7 +66,10 @@ class CommonShare:
         expected = "texts: share, drop, title and axis"
         is_mapping = isinstance(stored, Mapping)
         check(is_mapping, "common_share in the manifest", expected, repr(stored))
-        values = _select_fields(cls, stored) if isinstance(stored, Mapping) else {}
+        if isinstance(stored, Mapping):
+            values = _select_fields(cls, stored)
+        else:
+            values = {}
         are_texts = all(isinstance(value, str) for value in values.values())
         is_complete = {"share", "drop", "title", "axis"} <= set(values)
         check(are_texts and is_complete, "common_share in the manifest", expected, repr(stored))
@@ -263,7 +266,8 @@ class ValueSpec:
             return np.asarray(is_unvaried)
         is_evaluated = (frame["status"] == "ok").to_numpy()
         # nothing is said of samples that were not evaluated
-        return np.asarray(is_unvaried | (is_evaluated & (read_numbers(frame, self.varied) == 0.0)))
+        is_zero = read_numbers(frame, self.varied) == 0.0
+        return np.asarray(is_unvaried | (is_evaluated & is_zero))
 
     def values(self, frame: pl.DataFrame) -> Array:
         """The values as float64, NaN where there is none."""
@@ -317,7 +321,8 @@ def read_numbers(frame: pl.DataFrame, column: str) -> Array:
     if column not in frame.columns:
         return np.full(len(frame), np.nan)
     # columns of flags and of nulls become numbers, too
-    numbers = frame[column].cast(float, strict=False).fill_null(float("nan"))
+    numbers = frame[column].cast(float, strict=False)
+    numbers = numbers.fill_null(float("nan"))
     return np.asarray(numbers.to_numpy(), dtype=float)
 
 

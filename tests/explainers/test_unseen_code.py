@@ -20,7 +20,7 @@ from standfast.explainers import AttnLRP, LRPComposite
 from standfast.explainers.adapters.packages import ADAPTERS
 from standfast.function_calls import FunctionMode
 from standfast.metrics import AttributionAttack, WorstCase
-from standfast.study.identity import ask_model
+from standfast.study.answers import ask_model
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),

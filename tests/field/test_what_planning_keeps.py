@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import standfast
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.question.question import try_model
-from standfast.study.identity import ask_model
+from standfast.study.answers import ask_model
 from standfast.study.plan import make_plan
 
 

@@ -29,10 +29,17 @@ from sklearn.preprocessing import (
 from standfast import Table
 from standfast.errors import ArgumentError, ModelError
 from standfast.explainers.adapters.frame_functions import FrameExplainer
-from standfast.frames import find_frame_function, make_model
+from standfast.frames import find_frame_function, make_model, trials
 from standfast.frames.encoded import Encoding, read_encoding
 from standfast.frames.origins import trace_origins
-from standfast.frames.trials import DigitReader, Trials, are_close, choose_rows, measure_rounding
+from standfast.frames.trials import (
+    Conflict,
+    DigitReader,
+    Trials,
+    are_close,
+    choose_rows,
+    measure_rounding,
+)
 
 ROWS = 400
 
@@ -439,6 +446,33 @@ def test_each_value_is_tried_beside_many_draws_of_the_other_cells(columns: int) 
     assert conflict is not None
     assert (conflict.encoded, conflict.columns) == (0, (0, 1))
     assert Trials(lambda cells: cells + 1, rows, value_lists).conflict is None
+
+
+def test_copies_that_are_encoded_together_are_those_of_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one call there is room for all 16 copies of 256 rows, or for one; what is found is the same."""
+    value_lists = [np.arange(6.0), np.arange(5.0), np.array([0.0, 1.0])]
+    rows = np.random.default_rng(0).integers(0, 2, (100, 3)).astype(float)
+    seen: list[dict[str, Any]] = []
+    for cells in (2**23, 256 * 3):
+        monkeypatch.setattr(trials, "_CELLS", cells)
+        for is_mixed in (False, True):
+            sizes: list[int] = []
+
+            def encode(rows: Any, mixed: bool = is_mixed, sizes: list[int] = sizes) -> Any:
+                sizes.append(len(rows))
+                both = (rows[:, :1] == 5) & (rows[:, 1:2] == 4)
+                return rows + mixed * np.eye(3)[0] * both
+
+            tried = Trials(encode, rows, value_lists)
+            seen.append({"conflict": tried.conflict, "rows": sum(sizes), "calls": len(sizes)})
+    together, together_mixed, apart, apart_mixed = seen
+    assert together["conflict"] is None
+    assert apart["conflict"] is None
+    assert together["rows"] == apart["rows"]
+    assert apart["calls"] - together["calls"] == 15
+    assert together_mixed["conflict"] == apart_mixed["conflict"] == Conflict(0, (0, 1))
 
 
 def test_a_transformer_that_says_something_else_is_refused() -> None:

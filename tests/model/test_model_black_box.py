@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError, ModelError, NoGradientsError
-from standfast.study.identity import AnswerNumbers, ask_model, describe_model
+from standfast.study.answers import AnswerNumbers, ask_model
+from standfast.study.identity import describe_model
 
 WEIGHTS = np.array([[3.0, -1.0, 0.5, 0.0], [0.0, 2.0, -2.0, 1.0], [-1.0, 0.0, 1.0, 1.0]])
 X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))

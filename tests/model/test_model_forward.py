@@ -15,9 +15,9 @@ from standfast import explainers as hx
 from standfast.errors import ArgumentError, ModelError
 from standfast.gating import find_gateable, select_layers
 from standfast.model import ForwardWrapper
+from standfast.study.answers import ask_model
 from standfast.study.file.document import StudyError
 from standfast.study.file.spec import study_from
-from standfast.study.identity import ask_model
 
 
 class Conditioned(nn.Module):

@@ -166,6 +166,30 @@ def test_without_a_number_no_samples_are_proposed() -> None:
     assert "samples" not in find_kinds(make_situation({"saliency": ("undecided", "good")}))
 
 
+def test_samples_that_a_limit_of_time_left_out_are_the_next_ones() -> None:
+    """Where something is undecided, the same call goes on, unless it is known that fewer of them are enough."""
+    limit = {"limit": {"samples": {"d": [12, 100]}}}
+    undecided = {"a": ("undecided", "good"), "b": ("bad", "good")}
+    step = find_step(make_situation(undecided, manifest=limit), "rest")
+    assert (step.explainers, step.evaluated) == (("a",), ("a", "b"))
+    assert (step.samples, step.left) == (100, 88)
+    # two explainers, two metrics, a second each for a sample
+    assert step.seconds == 88 * 4
+    assert "samples" not in find_kinds(make_situation(undecided, manifest=limit))
+    few = make_situation(undecided, needed={"a": 5}, manifest=limit)
+    assert "rest" not in find_kinds(few)
+    assert find_step(few, "samples").samples == 12 + 20
+    many = make_situation(undecided, needed={"a": 60}, manifest=limit)
+    assert {"rest", "samples"} <= set(find_kinds(many))
+    # 60 more decide half of such cases; of fewer that are left, nothing is expected
+    short = {"limit": {"samples": {"d": [12, 60]}}}
+    assert "rest" not in find_kinds(make_situation(undecided, needed={"a": 60}, manifest=short))
+    assert "rest" not in find_kinds(make_situation(undecided))
+    whole = {"limit": {"samples": {"d": [12, 12]}}}
+    assert "rest" not in find_kinds(make_situation(undecided, manifest=whole))
+    assert "rest" not in find_kinds(make_situation({"b": ("bad", "good")}, manifest=limit))
+
+
 def test_what_was_not_asked_is_asked() -> None:
     step = find_step(make_situation({"saliency": ("good", "good")}, labels=["worst"]), "question")
     assert (step.missing, step.explainers, step.seconds) == (("faithfulness",), ("saliency",), None)

@@ -11,7 +11,7 @@ import scipy.stats
 from standfast.errors import ArgumentError
 from standfast.statistics import simultaneous
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.simultaneous import simultaneous_means
+from standfast.statistics.simultaneous import share_unseen, simultaneous_means
 
 Array = np.ndarray
 
@@ -276,3 +276,14 @@ def test_rounding_errors_are_no_exceptional_draws() -> None:
     values = np.random.default_rng(17).normal([0.5, 0.3, 0.0], [0.1, 0.1, 1e-9], (50, 3))
     values[7, 2] = 1e-7
     assert not simultaneous_means(values, 0.95).few.any()
+
+
+@pytest.mark.parametrize("draws", [5, 20, 50, 200])
+def test_what_no_draw_shows_has_the_stated_share(draws: int) -> None:
+    """A larger share is missed in fewer than one case of twenty, a smaller one in more."""
+    share = share_unseen(draws, 0.95)
+    assert (
+        scipy.stats.binom.pmf(0, draws, share * 1.01)
+        < 0.05
+        < scipy.stats.binom.pmf(0, draws, share * 0.99)
+    )

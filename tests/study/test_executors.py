@@ -46,7 +46,7 @@ BALL = standfast.LinfBall(0.1)
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Explainers without end are not waited for when the jobs are planned."""
-    monkeypatch.setattr("standfast.study.identity._SECONDS", 1.0)
+    monkeypatch.setattr("standfast.study.answers._SECONDS", 1.0)
 
 
 def fussy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

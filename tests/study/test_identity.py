@@ -28,8 +28,9 @@ from standfast.metrics import get as get_metric
 from standfast.neighbourhoods import LinfBall
 from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.reference import CellCodes, make_reference
+from standfast.study.answers import AnswerNumbers
 from standfast.study.executors import Processes
-from standfast.study.identity import AnswerNumbers, Description
+from standfast.study.identity import Description
 from standfast.study.own_code import read_own_modules
 from standfast.study.plan import make_plan
 from standfast.study.run import run_grid

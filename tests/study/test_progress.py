@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import types
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +67,25 @@ def test_a_notebook_has_a_bar_and_clean_streams(
     with watch() as update:
         update(Progress(2, 100, 0.02, "aopc", left=75.0))
         assert "about 1:15 left" in shown[-1]
+
+
+def test_a_run_with_a_limit_of_time_never_promises_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 hours of work, two minutes of ten are left: 80% is over, whatever part of the work is done."""
+    monkeypatch.setattr("standfast.study.progress.time.monotonic", lambda: 1000.0)
+    limited = Progress(3, 126, 0.07, "aopc: ig", left=30000.0, ends=1120.0)
+    assert limited.describe(480.0, 470.0).startswith("80% 3/126 jobs, 0.383/min, 2:00 left at most")
+    assert limited.share_at(480.0) == pytest.approx(0.8)
+    soon = replace(limited, left=60.0, share=0.9)
+    assert soon.describe(480.0, 470.0).startswith("90% 3/126 jobs, 0.383/min, about 1:00 left")
+    unknown = replace(limited, left=None)
+    assert "2:00 left at most" in unknown.describe(480.0, 470.0)
+    overdue = replace(limited, ends=990.0)
+    assert overdue.describe(480.0, 470.0).startswith(
+        "100% 3/126 jobs, 0.383/min, 0:00 left at most"
+    )
+    ended = replace(limited, done=126, share=1.0)
+    assert ended.share_at(480.0) == 1.0
+    assert replace(limited, ends=math.inf).share_at(480.0) == 0.07
 
 
 def make_job(name: str, label: str, work: float, explainer: str = "ig") -> Job:

@@ -31,9 +31,13 @@ def find_knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     check(bool((np.diff(a) > 0).all()), "x", "increasing numbers", list(x))
     if len(a) < 3 or not np.isfinite(b).all():
         return None
-    chord = b[0] + (b[-1] - b[0]) * (a - a[0]) / (a[-1] - a[0])
+    rise = b[-1] - b[0]
+    width = a[-1] - a[0]
+    chord = b[0] + rise * (a - a[0]) / width
     above = b - chord
     best = int(above.argmax())
-    if above[best] > 1e-9 * max(1.0, float(np.abs(b).max())):
+    largest = float(np.abs(b).max())
+    # above rounding
+    if above[best] > 1e-9 * max(1.0, largest):
         return best
     return None

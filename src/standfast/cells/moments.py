@@ -59,7 +59,9 @@ def name_zone(zone: datetime.tzinfo | str | None, label: object) -> str:
     assert offset is not None
     if not offset:
         return "UTC"
-    return datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone(offset)).isoformat()[19:]
+    # a moment with this offset ends with it
+    moment = datetime.datetime(2000, 1, 1, tzinfo=datetime.timezone(offset))
+    return moment.isoformat()[19:]
 
 
 @lru_cache(maxsize=64)
@@ -85,8 +87,10 @@ def _find_start(zone: str, day: int) -> int:
     A midnight that a change of the clock leaves out is the moment of the change; of one that comes twice it is the
     first.
     """
-    date = datetime.date.fromordinal(min(max(day, FIRST_DAY), LAST_DAY) + _EPOCH_DAY)
-    midnight = datetime.datetime(date.year, date.month, date.day, tzinfo=find_zone(zone))
+    day_within = min(max(day, FIRST_DAY), LAST_DAY)
+    date = datetime.date.fromordinal(day_within + _EPOCH_DAY)
+    time_zone = find_zone(zone)
+    midnight = datetime.datetime(date.year, date.month, date.day, tzinfo=time_zone)
     return round((midnight - _EPOCH).total_seconds())
 
 
@@ -100,7 +104,8 @@ def _find_day(zone: str, second: int) -> int:
 def _map_unique(function: Callable[[str, int], int], zone: str, numbers: Array) -> Array:
     """A function of a zone and a whole number, for each of `numbers` `(N,)`; called once for equal ones."""
     values, inverse = np.unique(numbers, return_inverse=True)
-    results = np.array([function(zone, int(value)) for value in values], dtype=np.int64)
+    results_of_values = [function(zone, int(value)) for value in values]
+    results = np.array(results_of_values, dtype=np.int64)
     return results[inverse]
 
 
@@ -140,8 +145,10 @@ def read_times(label: object, counts: Array, unit: str, zone: str = "") -> tuple
 
 def _are_starts(zone: str, seconds: Array) -> bool:
     """Whether all moments are the first of their local days."""
-    first, last = (float(day) * DAY for day in (FIRST_DAY, LAST_DAY))
-    inside = bool(((seconds > first) & (seconds < last)).all())
+    first = float(FIRST_DAY) * DAY
+    last = float(LAST_DAY) * DAY
+    is_inside = (seconds > first) & (seconds < last)
+    inside = bool(is_inside.all())
     moments = map(int, np.unique(seconds))
     return inside and all(
         _find_start(zone, _find_day(zone, second)) == second for second in moments
@@ -167,13 +174,18 @@ def count_in_unit(numbers: Array, unit: str, stored_unit: str, zone: str = "") -
         days = np.round(numbers).astype(np.int64)
         if stored_unit == "D":
             return days
-        starts = _map_unique(_find_start, zone, days) if zone else days * DAY
+        if zone:
+            starts = _map_unique(_find_start, zone, days)
+        else:
+            starts = days * DAY
         return starts * _PER_SECOND[stored_unit]
     # exact to the microsecond, although nanoseconds since 1970 need more than the 53 bits of a double
     per_second = _PER_SECOND[stored_unit]
     whole = np.floor(numbers)
-    rest = np.round((numbers - whole) * min(per_second, 10**6)).astype(np.int64)
-    return whole.astype(np.int64) * per_second + rest * max(per_second // 10**6, 1)
+    most_steps = min(per_second, 10**6)
+    rest = np.round((numbers - whole) * most_steps).astype(np.int64)
+    step = max(per_second // 10**6, 1)
+    return whole.astype(np.int64) * per_second + rest * step
 
 
 def find_limits(unit: str, stored_unit: str, zone: str = "") -> tuple[float, float]:
@@ -186,7 +198,8 @@ def find_limits(unit: str, stored_unit: str, zone: str = "") -> tuple[float, flo
     if not zone:
         return -most, most
     length = 1 if unit == "D" else DAY
-    return max(-most, FIRST_DAY * length), min(most, LAST_DAY * length)
+    first, last = FIRST_DAY * length, LAST_DAY * length
+    return max(-most, first), min(most, last)
 
 
 def describe_time(number: float, unit: str, zone: str = "", duration: bool = False) -> str:
@@ -198,9 +211,10 @@ def describe_time(number: float, unit: str, zone: str = "", duration: bool = Fal
     '2024-07-01 00:00:00+02:00'
     """
     try:
-        length = (
-            datetime.timedelta(days=number) if unit == "D" else datetime.timedelta(seconds=number)
-        )
+        if unit == "D":
+            length = datetime.timedelta(days=number)
+        else:
+            length = datetime.timedelta(seconds=number)
         if duration:
             return str(length)
         moment = _EPOCH + length
@@ -210,7 +224,8 @@ def describe_time(number: float, unit: str, zone: str = "", duration: bool = Fal
             return moment.astimezone(_find_zone_or_utc(zone)).isoformat(" ", "seconds")
         return moment.strftime("%Y-%m-%d %H:%M:%S")
     except OverflowError:  # before the year 1, or after the year 9999
-        return f"{number:g} {'days' if unit == 'D' else 'seconds'}"
+        in_words = "days" if unit == "D" else "seconds"
+        return f"{number:g} {in_words}"
 
 
 def _find_zone_or_utc(name: str) -> datetime.tzinfo:

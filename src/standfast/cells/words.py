@@ -35,7 +35,9 @@ def describe_cell(column: Mapping[str, Any], number: float) -> str:
     if kind == "date":
         is_duration = bool(column.get("duration"))
         return describe_time(number, column["unit"], column.get("zone", ""), is_duration)
-    return f"{number:.0f}" if kind == "whole" else ""
+    if kind == "whole":
+        return f"{number:.0f}"
+    return ""
 
 
 def _describe_empty(column: Mapping[str, Any], number: float) -> str:

@@ -59,41 +59,50 @@ class Baseline:
 
     def count_samples(self, data: str) -> int:
         """How many samples of a data set it has; 0 without the data set."""
-        return int(_find_entry(self.about, "data", data).get("samples") or 0)
+        entry = _find_entry(self.about, "data", data)
+        return int(entry.get("samples") or 0)
 
     def begins(self, data: str, inputs: Tensor) -> bool:
         """Whether its samples are the first ones of these inputs."""
         count = self.count_samples(data)
-        digest = _find_entry(self.about, "data", data).get("digest")
         # a baseline without samples begins nothing
-        return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == digest
+        if not 0 < count <= len(inputs):
+            return False
+        digest = _find_entry(self.about, "data", data).get("digest")
+        return tensor_digest(inputs[:count]) == digest
 
     def has_model(self, data: str, model: str, manifest: Mapping[str, Any]) -> bool:
         """Whether the model of a manifest is that of the baseline, with the same weights and answers."""
         data_now = (manifest.get("data") or {}).get(data, {})
+        data_then = self.about["data"][data]
         # the same network may answer differently at other samples
-        if data_now.get("digest") != self.about["data"][data].get("digest"):
-            return False  # answers at other samples
+        if data_now.get("digest") != data_then.get("digest"):
+            return False
         network_now = _find_entry(manifest, "models", model).get("network")
         network_then = _find_entry(self.about, "models", model).get("network")
         return network_now is not None and network_now == network_then
 
     def has_rows(self, data: str, model: str, label: str, explainer: str) -> bool:
         """Whether it has values of an explainer by a metric."""
-        return len(self._select(data, model, label, explainer)) > 0
+        rows = self._select(data, model, label, explainer)
+        return len(rows) > 0
 
     def _select(self, data: str, model: str, label: str, explainer: str) -> pl.DataFrame:
         names = {"data": data, "model": model, "label": label, "explainer": explainer}
-        return self.frame.filter(*(pl.col(column) == name for column, name in names.items()))
+        conditions = [pl.col(column) == name for column, name in names.items()]
+        return self.frame.filter(*conditions)
 
     def read_sanity(self, data: str, model: str, explainer: str) -> Sanity | None:
         """The sanity checks of an explainer; None without any, or if they have other rules than those of now."""
         # other rules decide otherwise, so the two could not be compared
-        if (self.about.get("sanity") or {}).get("rules") != RULES:
+        about_sanity = self.about.get("sanity") or {}
+        if about_sanity.get("rules") != RULES:
             return None
         checks = self.about.get("checks") or {}
         stored = checks.get(data, {}).get(model, {}).get(explainer)
-        return None if stored is None else restore_sanity(stored)
+        if stored is None:
+            return None
+        return restore_sanity(stored)
 
     def values(
         self, data: str, model: str, label: str, explainer: str, results: StoredResults
@@ -107,7 +116,8 @@ class Baseline:
         samples, low, high = (
             np.asarray(rows[column].to_numpy()) for column in ("sample", "low", "high")
         )
-        return SampleValues(samples, low, high, 0, read_mistaken(results.metrics[label].spec))
+        mistaken = read_mistaken(results.metrics[label].spec)
+        return SampleValues(samples, low, high, 0, mistaken)
 
     def find_rows(
         self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]
@@ -125,7 +135,8 @@ class Baseline:
             self._check_samples(data, manifest)
         rows = self._select(data, model, label, explainer)
         # an explainer may have no value, such as one whose maps are all constant; a model that is missing is a mistake
-        is_known = len(rows) > 0 or [data, model] in (self.about.get("pairs") or [])
+        pairs = self.about.get("pairs") or []
+        is_known = len(rows) > 0 or [data, model] in pairs
         what = ", ".join((data, model, label, explainer))
         check(is_known, "no_worse_than", f"a baseline with values of {what}", self.name)
         return rows
@@ -141,12 +152,15 @@ class Baseline:
             keys: what must be the same; None for all.
             manifest: of results.
         """
-        now = (manifest.get(section) or {}).get(name)
-        then = (self.about.get(section) or {}).get(name)
+        section_now = manifest.get(section) or {}
+        section_then = self.about.get(section) or {}
+        now = section_now.get(name)
+        then = section_then.get(name)
         if then is None:
             raise ArgumentError("no_worse_than", f"a baseline with {section} {name!r}", self.name)
         if keys is not None:
-            now = {key: (now or {}).get(key) for key in keys}
+            entries_now = now or {}
+            now = {key: entries_now.get(key) for key in keys}
             then = {key: then.get(key) for key in keys}
         expected = f"a baseline with the same {section} {name!r} as these results"
         check(now == then, "no_worse_than", expected, f"{self.name}, which differs in it")
@@ -165,7 +179,8 @@ class Baseline:
 
 def _find_entry(about: Mapping[str, Any], section: str, name: str) -> Mapping[str, Any]:
     """What a manifest or a baseline says of a data set or a model; empty if nothing."""
-    return (about.get(section) or {}).get(name) or {}
+    entries = about.get(section) or {}
+    return entries.get(name) or {}
 
 
 def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Path:
@@ -231,14 +246,16 @@ def _read_all(results: StoredResults) -> Iterator[Frozen]:
         for label, metric in results.metrics.items():
             view = results.metric_results(data, model, label)
             for explainer in view.present:
-                values = read_sample_values(metric.spec, view.rows_for(explainer))
+                rows = view.rows_for(explainer)
+                values = read_sample_values(metric.spec, rows)
                 yield Frozen(data, model, metric, explainer, values)
 
 
 def _list_rows(frozen: Frozen) -> list[tuple[str, str, str, str, int, float, float]]:
     names = (frozen.data, frozen.model, frozen.metric.name, frozen.explainer)
     values = frozen.values
-    numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
+    columns = (values.samples.tolist(), values.low.tolist(), values.high.tolist())
+    numbers = zip(*columns, strict=True)
     return [(*names, *sample) for sample in numbers]
 
 
@@ -246,13 +263,16 @@ def _describe_sanity(results: StoredResults) -> dict[str, dict[str, dict[str, An
     """The sanity checks by data, model and explainer, as plain values."""
     checks: dict[str, dict[str, dict[str, Any]]] = {}
     for (data, model, explainer), sanity in results.sanity.items():
-        checks.setdefault(data, {}).setdefault(model, {})[explainer] = asdict(sanity)
+        of_models = checks.setdefault(data, {})
+        of_explainers = of_models.setdefault(model, {})
+        of_explainers[explainer] = asdict(sanity)
     return checks
 
 
 def restore_sanity(stored: Mapping[str, Any]) -> Sanity:
     """Sanity checks from plain values."""
-    return Sanity(tuple(Check(**check) for check in stored["checks"]))
+    checks = [Check(**check) for check in stored["checks"]]
+    return Sanity(tuple(checks))
 
 
 def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:

@@ -42,7 +42,9 @@ NOTHING_FROZEN = "the baseline has no value of it, so there is nothing to compar
 
 def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
     """Why a study left an explainer out of a metric, so that no number of samples decides anything; may be empty."""
-    return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
+    misfits = manifest.get("misfits") or {}
+    of_metric = misfits.get(label) or {}
+    return str(of_metric.get(explainer) or "")
 
 
 def find_direction(metric: ConfiguredMetric) -> Direction:
@@ -221,9 +223,8 @@ class Case:
         )
         limits_probability = self.entry.kind in ("at_most_ln", "at_most_one_in")
         limit = format_probability(self.entry.limit) if limits_probability else None
-        words = say(
-            "requirement", self.entry, self.label if needs_label else self.entry.metric, limit
-        )
+        title = self.label if needs_label else self.entry.metric
+        words = say("requirement", self.entry, title, limit)
         others = {"requested": self.entry.level, "probability": self._is_probability, **others}
         return Decision(words, *names, outcome, what, estimate, **others)
 
@@ -337,7 +338,8 @@ class Case:
             needed = foresee_share(ahead, share, values.mistaken)
             # where no values of the bounds would decide it, to know them is of no use, and the advice leaves them out
             could_decide = self._could_bounds_decide(met, unmet, unknown, values.mistaken)
-            advice = say("advice", needed, unknown if could_decide else 0, False, baseline)
+            deciding = unknown if could_decide else 0
+            advice = say("advice", needed, deciding, False, baseline)
         return _Ruling(
             outcome, "share of samples", estimate, share, "higher", unknown, needed, advice
         )
@@ -355,7 +357,9 @@ class Case:
         gain = self._subtract(values, other)
         count = len(gain.samples)
         # without samples nothing is shown
-        p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
+        p, effect = 1.0, 0.0
+        if count:
+            p, effect, _ = signed_rank(gain.low, gain.high)
         p_better = p_worse = 1.0  # of each direction alone
         if effect > 0:
             p_better = p / 2
@@ -401,7 +405,8 @@ class Case:
         deviations = abs(float(ndtri(p)))
         needed_deviations = abs(float(ndtri((1 - self.next_level) / 2)))
         # at least one more, as the look at the same samples is the same look
-        return max(count + 1, math.ceil(count * (needed_deviations / deviations) ** 2))
+        needed = math.ceil(count * (needed_deviations / deviations) ** 2)
+        return max(count + 1, needed)
 
 
 def _add_lost(loss: SampleValues, lost: Array) -> SampleValues:

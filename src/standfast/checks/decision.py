@@ -140,7 +140,8 @@ def format_text(decisions: Decisions) -> str:
     PASS       saliency: worst_case: median at least 0.6
     """
     # one model on one data set need not be named in every line
-    several = len({(decision.data, decision.model) for decision in decisions.decisions}) > 1
+    pairs = {(decision.data, decision.model) for decision in decisions.decisions}
+    several = len(pairs) > 1
     lines = []
     for decision in decisions.decisions:
         where = f" ({decision.model} on {decision.data})" if several else ""
@@ -149,4 +150,5 @@ def format_text(decisions: Decisions) -> str:
         )
         for text in (describe_estimate(decision), describe_notes(decision)):
             lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13)
-    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(decisions), 110)])
+    outcome = textwrap.wrap(describe_outcome(decisions), 110)
+    return "\n".join([*lines, "", *outcome])

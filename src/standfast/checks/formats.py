@@ -76,14 +76,12 @@ def to_plain(decisions: Decisions) -> dict[str, Any]:
     for decision in decisions.decisions:
         estimate = decision.estimate
         sanity = decision.baseline_sanity
-        row = {
-            **vars(decision),
-            "limit": _finite(decision.limit),
-            "estimate": None
-            if estimate is None
-            else {name: _finite(number) for name, number in vars(estimate).items()},
-            "baseline_sanity": None if sanity is None else asdict(sanity),
-        }
+        row = dict(vars(decision))
+        row["limit"] = _finite(decision.limit)
+        if estimate is not None:
+            row["estimate"] = {name: _finite(number) for name, number in vars(estimate).items()}
+        if sanity is not None:
+            row["baseline_sanity"] = asdict(sanity)
         rows.append(row)
     return {
         "standfast_check": SCHEMA,

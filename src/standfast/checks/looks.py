@@ -50,7 +50,10 @@ def read_looks(store: Store) -> list[dict[str, Any]]:
 
 def find_look(looks: Sequence[Mapping[str, Any]], states: list[dict[str, str]]) -> int | None:
     """The place of the look at results in these states; None if nobody looked at them."""
-    return next((index for index, look in enumerate(looks) if look["states"] == states), None)
+    for index, look in enumerate(looks):
+        if look["states"] == states:
+            return index
+    return None
 
 
 def describe_states(results: StoredResults, requirements: str) -> list[dict[str, str]]:
@@ -62,11 +65,11 @@ def describe_states(results: StoredResults, requirements: str) -> list[dict[str,
     metric_jobs = results.jobs.filter(pl.col("label") != SanityChecks.name)
     states = []
     for data, model in results.pairs:
-        jobs = metric_jobs.filter((pl.col("data") == data) & (pl.col("model") == model))[
-            "job"
-        ].to_list()
+        is_of_pair = (pl.col("data") == data) & (pl.col("model") == model)
+        jobs = metric_jobs.filter(is_of_pair)["job"].to_list()
+        entry = results.manifest["models"][model] or {}
         state = {"data": data, "model": model}
-        state["values"] = str((results.manifest["models"][model] or {}).get("digest"))
+        state["values"] = str(entry.get("digest"))
         # sorted, so that the order of the workers does not count
         state["state"] = digest([requirements, sorted(jobs)])
         states.append(state)
@@ -77,18 +80,24 @@ def number_states(
     looks: Sequence[Mapping[str, Any]], states: Sequence[Mapping[str, str]]
 ) -> dict[tuple[str, str], int]:
     """The number of the look at each state, by data and model."""
-    return {(state["data"], state["model"]): _count_look(looks, state) for state in states}
+    numbers = {}
+    for state in states:
+        pair = (state["data"], state["model"])
+        numbers[pair] = _count_look(looks, state)
+    return numbers
 
 
 def _count_look(looks: Sequence[Mapping[str, Any]], state: Mapping[str, str]) -> int:
     """The number of a look at the results of one model; looks at a model with other values are not counted."""
     numbers: dict[str, int] = {}
+    state_now = state["state"]
     for look in looks:
         for looked_at in look["states"]:
-            if (looked_at["data"], looked_at["values"]) == (state["data"], state["values"]):
+            has_same_data = looked_at["data"] == state["data"]
+            if has_same_data and looked_at["values"] == state["values"]:
                 # the same results are the same look, however often somebody looks
                 numbers.setdefault(looked_at["state"], len(numbers) + 1)
-    return numbers.get(state["state"], len(numbers) + 1)
+    return numbers.get(state_now, len(numbers) + 1)
 
 
 def find_earlier(
@@ -118,12 +127,12 @@ def has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision
         "explainer": decision.explainer,
         "label": decision.metric,
     }
-    jobs = results.jobs.filter(*(pl.col(column) == name for column, name in names.items()))
+    conditions = [pl.col(column) == name for column, name in names.items()]
+    jobs = results.jobs.filter(*conditions)
     size = pl.col("stop") - pl.col("start")
     full_jobs = jobs.filter(size == size.max())  # a smaller one, the last, may have grown since
-    looked_at = full_jobs.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))[
-        "job"
-    ].to_list()
+    samples = look["samples"].get(decision.data, 0)
+    looked_at = full_jobs.filter(pl.col("stop") <= samples)["job"].to_list()
     # without jobs nothing was looked at
     return bool(looked_at) and set(looked_at) <= set(look["jobs"])
 
@@ -155,12 +164,17 @@ def restore_decision(stored: Mapping[str, Any]) -> Decision:
     content = {name: value for name, value in stored.items() if name in names}
     estimate = content.get("estimate")
     if estimate is not None:
-        numbers = {name: _restore_number(estimate[name]) for name in ("value", "low", "high")}
-        content["estimate"] = Estimate(**{**estimate, **numbers})
-    if content.get("baseline_sanity") is not None:
-        content["baseline_sanity"] = restore_sanity(content["baseline_sanity"])
+        attributes = dict(estimate)
+        for name in ("value", "low", "high"):
+            attributes[name] = _restore_number(estimate[name])
+        content["estimate"] = Estimate(**attributes)
+    sanity = content.get("baseline_sanity")
+    if sanity is not None:
+        content["baseline_sanity"] = restore_sanity(sanity)
     return Decision(**content)
 
 
 def _restore_number(stored: float | str | None) -> float:
-    return math.nan if stored is None else float(stored)
+    if stored is None:
+        return math.nan
+    return float(stored)

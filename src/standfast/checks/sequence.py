@@ -445,8 +445,10 @@ def _look(
 
 def _list_done_jobs(results: StoredResults) -> list[str]:
     """The jobs that were done, without sanity checks, in the order of the manifest."""
-    checks = set(results.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
-    done = set(results.jobs.filter(pl.col("status") == "done")["job"]) - checks
+    is_check = pl.col("label") == SanityChecks.name
+    is_done = pl.col("status") == "done"
+    checks = set(results.jobs.filter(is_check)["job"])
+    done = set(results.jobs.filter(is_done)["job"]) - checks
     return [job for job in results.manifest["jobs"] if job in done]
 
 

@@ -48,7 +48,8 @@ def read_sample_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
     skipped = rows["sample"].n_unique() - valid["sample"].n_unique()
     answered = rows.filter(pl.col("status") == "ok")["sample"]
     # a sample with one good repeat is answered
-    dropped = rows.filter(~pl.col("sample").is_in(answered.implode()))["sample"].unique().sort()
+    is_answered = pl.col("sample").is_in(answered.implode())
+    dropped = rows.filter(~is_answered)["sample"].unique().sort()
     return replace(_collect(spec, valid), skipped=skipped, dropped=dropped.to_numpy())
 
 

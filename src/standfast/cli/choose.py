@@ -36,7 +36,9 @@ def choose_from_files(
         read["bounds"] = list(read_bounds(read["bounds"]))
     setting = load_setting(model, data, **read)
     count = len(setting.samples)
-    rows = list(range(count if samples is None else min(samples, count)))
+    if samples is not None:
+        count = min(samples, count)
+    rows = list(range(count))
     loaded, inputs, reference = take_inputs(setting, rows)
     named_options = {name: value for name, value in options.items() if value is not None}
     return choose(loaded, inputs, reference=reference, **named_options)
@@ -48,7 +50,9 @@ def write_command(study: Path | None, given: Mapping[str, Any]) -> tuple[str, ..
     >>> write_command(None, {"model": "lenet5-mnist", "metric": ["aopc"], "minutes": 5.0, "trust": True, "by": None})
     ('standfast', 'choose', '--model', 'lenet5-mnist', '--metric', 'aopc', '--minutes', '5', '--trust')
     """
-    words = ["standfast", "choose", *([] if study is None else [str(study)])]
+    words = ["standfast", "choose"]
+    if study is not None:
+        words.append(str(study))
     for name, value in given.items():
         for entry in value if isinstance(value, list) else [value]:
             if entry is None or entry is False:

@@ -77,8 +77,8 @@ def find_encoded(estimator: Any) -> list[Encoded]:
         if len(own_names) != len(categories):
             own_names = [_NO_NAME] * len(categories)
         for name, values in zip(own_names, categories, strict=True):
-            texts = frozenset(value for value in _as_list(values) if isinstance(value, str))
-            columns.append(Encoded(str(name), texts))
+            texts = [value for value in _as_list(values) if isinstance(value, str)]
+            columns.append(Encoded(str(name), frozenset(texts)))
     return columns
 
 
@@ -92,15 +92,24 @@ def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
 
 def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[set[Any]]:
     """Columns that may be texts though they do not look so: those that encoders know, then further ones."""
-    changed = [name for name in frame.columns if _is_changed(frame[name], cells[name])]
-    known_texts = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
-    possible = [name for name in changed if not _has_other_categories(cells[name], encoded)]
+    known_texts: set[Any] = set()
+    possible = []
+    for name in frame.columns:
+        column, cells_of_column = frame[name], cells[name]
+        if not _is_changed(column, cells_of_column):
+            continue
+        if _are_known(column, cells_of_column, encoded):
+            known_texts.add(name)
+        if not _has_other_categories(cells_of_column, encoded):
+            possible.append(name)
     coded = {name for name in possible if _loses_text(frame[name], cells[name])}
     matching = {name for name in possible if _may_be_known(cells[name], encoded)}
+    singles = [{name} for name in possible[:_MOST_SINGLE]]
     guesses: list[set[Any]] = [known_texts]
-    for further in (coded, matching, *({name} for name in possible[:_MOST_SINGLE])):
-        if known_texts | further not in guesses:
-            guesses.append(known_texts | further)
+    for further in (coded, matching, *singles):
+        texts = known_texts | further
+        if texts not in guesses:
+            guesses.append(texts)
     return guesses
 
 
@@ -113,11 +122,14 @@ def _walk_parts(
         return
     visited.add(id(part))
     if isinstance(part, list | tuple | Mapping):
-        inner = [*part.values()] if isinstance(part, Mapping) else [*part]
+        if isinstance(part, Mapping):
+            inner = [*part.values()]
+        else:
+            inner = [*part]
     else:
         yield part, names
-        for entry in _as_list(getattr(part, "transformers_", None)):
-            yield from _walk_parts(entry[1], _list_names(entry[2]), visited, depth + 1)
+        for _, transformer, columns, *_ in _as_list(getattr(part, "transformers_", None)):
+            yield from _walk_parts(transformer, _list_names(columns), visited, depth + 1)
         inner = [*getattr(part, "__dict__", {}).values()]
     for inner_part in inner:
         yield from _walk_parts(inner_part, names, visited, depth + 1)
@@ -125,7 +137,10 @@ def _walk_parts(
 
 def _list_names(columns: Any) -> list[str]:
     """The names of the columns of a transformer; empty where it has numbers, masks or functions."""
-    names = [columns] if isinstance(columns, str) else _as_list(columns)
+    if isinstance(columns, str):
+        names = [columns]
+    else:
+        names = _as_list(columns)
     if all(isinstance(name, str) for name in names):
         return names
     return []
@@ -145,7 +160,10 @@ def _is_text(column: Any) -> bool:
 
 def _is_changed(column: Any, cells: Any) -> bool:
     """Whether reading without a type makes something else than texts of the cells, or misses some of them."""
-    return not _is_text(column) or bool((column.isna() & cells.notna()).any())
+    if not _is_text(column):
+        return True
+    is_lost = column.isna() & cells.notna()
+    return bool(is_lost.any())
 
 
 def _are_known(column: Any, cells: Any, encoded: Collection[Encoded]) -> bool:
@@ -155,10 +173,12 @@ def _are_known(column: Any, cells: Any, encoded: Collection[Encoded]) -> bool:
     """
     name = str(column.name)
     texts = set(cells.dropna())
-    lost = set(cells[(column.astype(str) != cells) & cells.notna()])
+    is_read_differently = column.astype(str) != cells
+    lost = set(cells[is_read_differently & cells.notna()])
     if _is_text(column):
         lost &= set(cells[column.isna()])
-        return any(lost & categories for categories in _list_categories(encoded, name, _NO_NAME))
+        of_column_or_arrays = _list_categories(encoded, name, _NO_NAME)
+        return any(lost & categories for categories in of_column_or_arrays)
     if any(texts & categories for categories in _list_categories(encoded, name)):
         return True
     of_arrays = _list_categories(encoded, _NO_NAME)
@@ -176,7 +196,9 @@ def _has_other_categories(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of this very column knows none of its texts: it may ignore them without a word."""
     texts = set(cells.dropna())
     of_column = _list_categories(encoded, str(cells.name))
-    return len(of_column) > 0 and not any(texts & categories for categories in of_column)
+    if not of_column:
+        return False
+    return not any(texts & categories for categories in of_column)
 
 
 def _list_categories(encoded: Collection[Encoded], *names: str) -> list[frozenset[str]]:
@@ -186,7 +208,10 @@ def _list_categories(encoded: Collection[Encoded], *names: str) -> list[frozense
 
 def _loses_text(column: Any, cells: Any) -> bool:
     """Whether a number is written as codes are, with a zero before it, or a text looks like a missing cell."""
-    return _is_text(column) or bool(cells.dropna().str.match(_LEADING_ZERO).any())
+    if _is_text(column):
+        return True
+    begins_with_zero = cells.dropna().str.match(_LEADING_ZERO)
+    return bool(begins_with_zero.any())
 
 
 def _choose_types(
@@ -196,7 +221,10 @@ def _choose_types(
 
     Other columns of texts are dates, if they look so, and categories, if the model answers for these alone.
     """
-    strings = [name for name in frame.columns if _is_text(frame[name]) and name not in texts]
+    strings = []
+    for name in frame.columns:
+        if _is_text(frame[name]) and name not in texts:
+            strings.append(name)
     dates = [name for name in strings if _looks_like_dates(frame[name])]
     other_strings = [name for name in strings if name not in dates]
     candidates = []
@@ -215,21 +243,29 @@ def _choose_types(
 
 def _differ(first: Array | None, second: Array | None) -> bool:
     """Whether a model gives two answers, and they are not the same."""
-    return first is not None and second is not None and not np.array_equal(first, second)
+    if first is None or second is None:
+        return False
+    return not np.array_equal(first, second)
 
 
 def _list_types(
     texts: Collection[str], strings: Collection[str], what: str, dates: Collection[str], when: str
 ) -> Types:
     """The types of columns: `what` for texts and other strings, `when` for what looks like dates."""
-    types = dict.fromkeys(dates, when) | dict.fromkeys([*texts, *strings], what)
-    # other columns of strings are read as texts without a type
-    return {name: kind for name, kind in types.items() if kind != "text" or name in texts}
+    kinds = {**dict.fromkeys(dates, when), **dict.fromkeys([*texts, *strings], what)}
+    types = {}
+    for name, kind in kinds.items():
+        # other columns of strings are read as texts without a type
+        if kind != "text" or name in texts:
+            types[name] = kind
+    return types
 
 
 def _looks_like_dates(column: Any) -> bool:
     cells = column.dropna()
-    return len(cells) > 0 and bool(cells.str.match(_ISO_DATE).all())
+    if not len(cells):
+        return False
+    return bool(cells.str.match(_ISO_DATE).all())
 
 
 def _ask(estimator: Any, frame: Any) -> Array | None:

@@ -51,11 +51,16 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
         plan = make_plan(
             asked_grid, None, Store(out).earlier_manifest(), executor_of(study).at_once
         )
-        done = {job for job, status in Store(out).statuses().items() if status == "done"}
+        done = set()
+        for job, status in Store(out).statuses().items():
+            if status == "done":
+                done.add(job)
         forecast = estimate_plan(plan, done, tell)
     lines = forecast.lines
     several = len(plan.grid.combinations()) > 1
-    in_time = None if limit is None else _find_limited(asked_grid, forecast, limit)
+    in_time = None
+    if limit is not None:
+        in_time = _find_limited(asked_grid, forecast, limit)
     console.print(_table("metric", lambda line: line.label, lines, several, study.title, in_time))
     console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid
@@ -145,7 +150,10 @@ def _table(
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
         if in_time is not None:
             # NaN is not known, and has no place in a sum
-            limited = [in_time[line] for line in group if not math.isnan(in_time[line])]
+            limited = []
+            for line in group:
+                if not math.isnan(in_time[line]):
+                    limited.append(in_time[line])
             words.insert(2, format_duration(math.fsum(limited)))
         table.add_row(*map(Text, names), str(jobs), str(done), *words)
     return table

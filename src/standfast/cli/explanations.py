@@ -39,7 +39,10 @@ def find_kinds(name: str) -> list[str]:
         raise ArgumentError(
             "name", "the name of a single thing", f"{name!r}; standfast list {name} shows them"
         )
-    kinds = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    kinds = []
+    for word, kind in KINDS.items():
+        if _knows(kind.load(), name):
+            kinds.append(word)
     # metrics are known at once, explainers when they are used
     if ":" in name and "metrics" in kinds:
         kinds = ["metrics"]
@@ -97,13 +100,21 @@ def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
     if needs := find_needs(kind, entry):
         parts.append(f"Needs: {needs}.")
     # a trained model has none
-    options = [] if kind.one == "model" else list(_list_options(entry, width))
+    if kind.one != "model":
+        options = list(_list_options(entry, width))
+    else:
+        options = []
     if options:
         parts.append("\n".join(["Options:", *options]))
-    usual_options = getattr(entry, "usual", "") if kind.one == "task" else ""
+    usual_options = ""
+    if kind.one == "task":
+        usual_options = getattr(entry, "usual", "")
     spelled = f"{name}:{usual_options}" if usual_options else name
     names = {"name": spelled, "title": getattr(entry, "__name__", "")}
-    uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
+    uses = []
+    for form in (kind.python, kind.study):
+        if form:
+            uses.append(f"  {form.format(**names)}")
     parts.append("\n".join(["Example:", *uses]))
     if bibtex := getattr(entry, "bibtex", ""):
         parts.append(f"Source:\n\n{textwrap.indent(bibtex.strip(), '  ')}")
@@ -137,9 +148,17 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
         if comes_from_study or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
             continue
         has_factory = option.name in fields and callable(fields[option.name].default_factory)
-        default = fields[option.name].default_factory() if has_factory else option.default
-        kind = f": {option.annotation}" if isinstance(option.annotation, str) else ""
-        value = " (must be given)" if default is option.empty else f" = {_write(default)}"
+        if has_factory:
+            default = fields[option.name].default_factory()
+        else:
+            default = option.default
+        kind = ""
+        if isinstance(option.annotation, str):
+            kind = f": {option.annotation}"
+        if default is option.empty:
+            value = " (must be given)"
+        else:
+            value = f" = {_write(default)}"
         yield f"  {option.name}{kind}{value}"
         meaning = notes.get(option.name, "").replace("`", "")
         if meaning:

@@ -65,7 +65,9 @@ def first_part(text: str) -> str:
     'A thing. With a rule.'
     """
     section = _SECTIONS.search(text)
-    return (text[: section.start()] if section else text).strip()
+    if section:
+        text = text[: section.start()]
+    return text.strip()
 
 
 def first_sentence(text: str) -> str:
@@ -77,7 +79,9 @@ def first_sentence(text: str) -> str:
     paragraph = " ".join(first_part(text).partition("\n\n")[0].split())
     # not behind abbreviations, and only before a capital letter, where a sentence begins
     end = re.search(r"(?<!e\.g)(?<!i\.e)(?<!al)(?<!Fig)(?<!Eq)\.(?= [A-Z`])", paragraph)
-    return (paragraph[: end.end()] if end else paragraph).replace("`", "")
+    if end:
+        paragraph = paragraph[: end.end()]
+    return paragraph.replace("`", "")
 
 
 def _describe_model(name: str) -> str:
@@ -99,14 +103,18 @@ def find_needs(kind: Kind, entry: Any) -> str:
         return ""
     if not isinstance(entry, type):
         return ""
-    options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
+    if dataclasses.is_dataclass(entry):
+        options = dataclasses.fields(entry)
+    else:
+        options = ()
     required = [
         f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING
     ]
     neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
     words = ""
     if required:
-        words = f"{'options' if len(required) > 1 else 'option'} {', '.join(required)}"
+        noun = "options" if len(required) > 1 else "option"
+        words = f"{noun} {', '.join(required)}"
     if neighbourhood_option in required:
         words += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))
@@ -219,9 +227,10 @@ class ListedName:
 
     def format(self, width: int) -> str:
         """One line, the name in a column of `width` characters."""
-        return f"{self.name:{width}}  {self.about}" + (
-            f"  [needs {self.needs}]" if self.needs else ""
-        )
+        line = f"{self.name:{width}}  {self.about}"
+        if self.needs:
+            line += f"  [needs {self.needs}]"
+        return line
 
 
 def describe_names(kind: Kind) -> list[ListedName]:

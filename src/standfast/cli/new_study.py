@@ -11,315 +11,31 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from ruamel.yaml import YAML
-from torch import nn
 
 from standfast.cli.kinds import KINDS, first_sentence
+from standfast.cli.setting import NamedSource, StudySetting
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
-from standfast.explainers import get as get_explainer
-from standfast.frames import Table
-from standfast.model import Model
-from standfast.neighbourhoods.tables import Feature
-from standfast.question.frames import FrameReader
-from standfast.question.grid import Grid, Samples
-from standfast.question.tensors import LEVELS, choose_ball
-from standfast.question.texts import TextReader
+from standfast.question.grid import Grid
 from standfast.report.words import make_environment
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
 from standfast.study.file.names import DATA, MODELS, TASKS, Names
-from standfast.study.file.options import plain_options, read_configured
+from standfast.study.file.options import read_configured
 from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.spec import study_from
-from standfast.tasks import Decision, Regression
+from standfast.tasks import Decision
 from standfast.tasks.decision import is_rule
-from standfast.tensors import is_image
 from standfast.zoo.programs import PICKLES
 
 #: enough for paired tests to decide something
 SAMPLES = 24
-#: from this ratio of the standard deviations of two columns on, one radius cannot suit both
-_UNEVEN = 20
-#: how many samples show whether a model was trained
-_MEASURED = 1000
 #: bounds that all values of type float32 are within, to look at data whose bounds are not known yet
 _WIDE = (-1e37, 1e37)
-
-
-@dataclass(frozen=True)
-class NamedSource:
-    """A model or data as the user names them.
-
-    Attributes:
-        label: in the study.
-        options: what the study file says of it.
-        name: of the zoo, a loader or a hub; empty for a file or a function.
-    """
-
-    label: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""
-
-    @property
-    def entry(self) -> str | dict[str, Any]:
-        """The entry of the study file."""
-        options = dict(self.options)
-        if not self.name:
-            return options
-        return {self.name: options} if options else self.name
-
-    def with_option(self, key: str, value: Any) -> NamedSource:
-        """The same with a further option."""
-        return replace(self, options={**self.options, key: value})
-
-
-@dataclass(frozen=True)
-class StudySetting:
-    """A model and its data, loaded and tried out.
-
-    Attributes:
-        model, data: as the file will name them.
-        samples: the data, with their labels as targets where they have some.
-        tried: the model as it was loaded, on the CPU.
-        classes: how many logits it returns.
-        observed: the bounds are those that the values have, since nothing says which are valid.
-    """
-
-    model: NamedSource
-    data: NamedSource
-    samples: Samples
-    tried: Model
-    classes: int
-    observed: bool = False
-
-    @property
-    def table(self) -> Table | None:
-        """Of data frames; None for other inputs."""
-        reader = self.samples.reader
-        if isinstance(reader, FrameReader):
-            return reader.table
-        return None
-
-    @property
-    def holds_texts(self) -> bool:
-        """Whether the inputs are texts."""
-        return isinstance(self.samples.reader, TextReader)
-
-    @property
-    def holds_images(self) -> bool:
-        """Whether the inputs are taken as pictures."""
-        return is_image(self.shape)
-
-    @property
-    def reach(self) -> str:
-        """The radius as a share of the range, in words; empty where there is no range."""
-        if self.range is None:
-            return ""
-        if self.holds_images:
-            return f"{LEVELS[0]}/255"
-        return f"{100 * self.radius / self.range:.0f}%"
-
-    @property
-    def returned(self) -> str:
-        """What the model returns, in words."""
-        task = self.tried.task
-        if task.classes:
-            return f"{self.classes} logits"
-        return f"the outputs of the task {task.name}"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one input."""
-        return tuple(self.samples.inputs.shape[1:])
-
-    @property
-    def range(self) -> float | None:
-        """The width of the range of valid values; None if it is unbounded or differs between features."""
-        # numbers become tensors, so that both have a width
-        lower, upper = (torch.as_tensor(bound) for bound in self.samples.bounds)
-        width = upper - lower
-        if width.numel() == 1 and bool(torch.isfinite(width)):
-            return float(width)
-        return None
-
-    @property
-    def bounds_assumed(self) -> bool:
-        """Whether nothing says which values are valid, so that [0, 1] is a guess.
-
-        Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
-        """
-        about = self.samples.about
-        # images of whole numbers are scaled to [0, 1]
-        scaled = "images" in about and "floats" not in about
-        bounds_are_known = (
-            self.data.name
-            or "bounds" in self.data.options
-            or {"name", "texts"} & set(about)
-            or scaled
-        )
-        if bounds_are_known or self.table is not None or not {"path", "function"} & set(about):
-            return False
-        # values of 8 bits are multiples of 1/255, also after they were scaled
-        levels = 255 * self.samples.inputs
-        return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
-
-    @property
-    def explainers(self) -> tuple[str, ...]:
-        """Explainers that suit such a model and such inputs; the study adds controls that fit."""
-        if self.holds_texts:
-            return "saliency", "integrated_gradients", "kernel_shap:samples=200"
-        if self.table is not None:
-            by_coalitions = "kernel_shap:samples=200", "occlusion"
-            # it reads the trees of boosters, if it is installed
-            reads_trees = find_spec("shap") is not None
-            if reads_trees:
-                return ("tree_shap", *by_coalitions)
-            return by_coalitions
-        # columns of a table have no segments
-        has_columns = len(self.shape) == 1
-        segments = "segments=pixels," if has_columns else ""
-        kernel_shap = f"kernel_shap:{segments}samples=200"
-        if not self.tried.differentiable:
-            return kernel_shap, f"lime:{segments}samples=200,output=logit", "occlusion"
-        if has_columns:
-            return "saliency", "integrated_gradients", kernel_shap
-        layers = self.tried.module.modules()
-        has_convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in layers)
-        third = "gradcam" if has_convolutions else "input_x_gradient"
-        return "saliency", "integrated_gradients", third
-
-    def explain_one(self, name: str) -> None:
-        """Explain the first sample by an explainer, which may raise an error."""
-        get_explainer(name)(self.tried, self.samples.inputs[:1])
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
-        if self.table is not None:
-            return "worst_case:absolute=False", "seed_agreement", "corruption_curve"
-        if self.holds_texts:
-            return "worst_case", "misinterpretation_probability", "aopc"
-        return (
-            "worst_case",
-            "max_sensitivity:normalise=True",
-            "aopc" if len(self.shape) == 3 else "corruption_curve",
-        )
-
-    @property
-    def changes(self) -> dict[str, Any] | None:
-        """How the columns of a data frame change; None for other inputs."""
-        if self.table is None:
-            return None
-        try:
-            features: Any = self.table.default_changes().changes
-        except ArgumentError:  # no number can change
-            # without numbers that vary, categories are what can change
-            return {column.name: "category" for column in self.table.columns if column.varies}
-        return {name: _write_feature(feature) for name, feature in features.items()}
-
-    @property
-    def radius(self) -> float:
-        """Of images and series that of `evaluate`; of tables and unbounded inputs a tenth of the standard deviation.
-
-        For a table it is the median of the columns' standard deviations. A column may have a few far values, so that a
-        tenth of its range is most of what it varies by.
-        """
-        if self.holds_images and self.range is not None:
-            return choose_ball(self.samples.inputs, self.samples.bounds).radius
-        x = self.samples.inputs.double()
-        # a constant table has no standard deviation
-        if len(self.shape) == 1 and len(x) > 1 and bool((x != x[0]).any()):
-            spread = x.std(0)
-            scale = float(spread[spread > 0].median())
-        else:
-            scale = self.range if self.range is not None else float(x.std())
-        # two digits, so that the file can be read
-        return float(f"{0.1 * scale:.2g}")
-
-    def describe(self) -> list[str]:
-        """What was found, in lines; those of doubts begin with "warning: "."""
-        shape = " x ".join(map(str, self.shape)) if not self.holds_texts else "texts"
-        lines = [
-            f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"
-        ]
-        lines += self._describe_accuracy()
-        change = "if that is wrong, give --bounds=LOWEST,HIGHEST"
-        if self.observed:
-            lines.append(
-                f"warning: valid values of an input: {self.data.options['bounds']}, as they occur; {change}"
-            )
-        elif self.bounds_assumed:
-            lines.append(f"warning: valid values of an input: [0, 1] is assumed; {change}")
-        return lines + self._describe_columns()
-
-    def _describe_accuracy(self) -> list[str]:
-        """The accuracy on at most 1000 samples, spread over the data; a warning of a model that may be untrained."""
-        options = self.model.options
-        labels = self.samples.targets
-        lacks_weights = "function" in options and "weights" not in options
-        why = "no weights were given (--weights), so " if lacks_weights else ""
-        if not self.tried.task.classes:
-            return self._describe_error()
-        if labels is None:
-            if why:
-                return [
-                    f"warning: {why}it may be untrained, and there are no labels that would show it"
-                ]
-            return []
-        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
-        correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
-        count = len(rows)
-        # the more frequent class counts, as it is right for most samples
-        chance = max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
-        lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
-        # two standard deviations above chance: less is no evidence of training
-        if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
-            doubt = (
-                f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
-            )
-            lines.append(f"warning: {why}{doubt}")
-        return lines
-
-    def _describe_error(self) -> list[str]:
-        """How far a regressor is from labels that are numbers, on at most 1000 samples spread over the data."""
-        labels = self.samples.extras.get("labels")
-        if not isinstance(self.tried.task, Regression) or labels is None:
-            return []
-        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
-        labels_of_rows = labels[rows].double()
-        predicted = self.tried.logits(self.samples.inputs[rows])[:, 0].double()
-        error = (predicted - labels_of_rows).abs().mean()
-        naive = (labels_of_rows - labels_of_rows.median()).abs().mean()
-        lines = [f"mean absolute error on the labels: {error:.4g} of {len(rows)} samples"]
-        doubt = f"warning: is it trained? Always naming the median is wrong by {naive:.4g}"
-        if error >= naive:
-            return [*lines, doubt]
-        return lines
-
-    def _describe_columns(self) -> list[str]:
-        """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
-        # numbers of a data frame have units of their own, and are no rows of one radius
-        words = self.table is not None or self.holds_texts
-        if len(self.shape) != 1 or len(self.samples) < 2 or words:
-            return []
-        spread = self.samples.inputs.std(dim=0)
-        moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
-        least = int(moving.argmin())
-        most = int(spread.argmax())
-        if not moving[least] < spread[most] / _UNEVEN:
-            return []
-        names = self.samples.features or [f"column {column}" for column in range(self.shape[0])]
-        return [
-            f"warning: {names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g} (standard"
-            " deviations), but one radius holds for all columns; give the model scaled columns, and scale the table in"
-            " the same way"
-        ]
 
 
 def read_source(
@@ -346,7 +62,8 @@ def read_source(
     path = Path(text)
     # a name wins over a file of the same name
     is_name = names.knows(text)
-    is_function = re.fullmatch(REFERENCE, text) is not None and not is_name and not path.exists()
+    is_spelled_so = re.fullmatch(REFERENCE, text) is not None
+    is_function = is_spelled_so and not is_name and not path.exists()
     more = {key: value for key, value in options.items() if value is not None}
     may_have_weights = is_function or "weights" not in more
     expected = "none but for a module:function"
@@ -406,7 +123,10 @@ def read_task(text: str | None) -> Any:
     except StudyFieldError as error:
         problem = error.problems[0]
         key_path = ".".join(map(str, problem.path))
-        got = f"{problem.got} ({key_path})" if key_path else problem.got
+        if key_path:
+            got = f"{problem.got} ({key_path})"
+        else:
+            got = problem.got
         raise ArgumentError("--task", problem.expected, got) from None
     return task
 
@@ -447,7 +167,8 @@ def try_setting(model: NamedSource, data: NamedSource, folder: Path) -> StudySet
         _load(model, data, folder)
     except StudyError as error:
         # only values outside of [0, 1] can be helped by other bounds
-        outside = any(problem.path[-1:] == ("bounds",) for problem in error.problems)
+        ends = [problem.path[-1:] for problem in error.problems]
+        outside = ("bounds",) in ends
         if data.name or "bounds" in data.options or not outside:
             raise
         # all values of float32 fit, so that the true range can be read
@@ -482,7 +203,8 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     (-2.37, 2.01)
     """
     # two significant digits of the larger end
-    digits = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
+    largest = max(abs(low), abs(high), 1e-30)
+    digits = 2 - math.floor(math.log10(largest))
     unit = 10.0**-digits
     below = math.floor(low / unit) * unit
     above = math.ceil(high / unit) * unit
@@ -523,7 +245,10 @@ def write_study(setting: StudySetting, study: Path) -> tuple[str, dict[str, str]
         except Exception as error:  # a model of the user's may raise anything
             # our own errors say it without the name of a class
             is_ours = isinstance(error, StandfastError)
-            left_out[label] = f"{error}" if is_ours else f"{type(error).__name__}: {error}"
+            if is_ours:
+                left_out[label] = f"{error}"
+            else:
+                left_out[label] = f"{type(error).__name__}: {error}"
     return _fill(setting, fit, study), left_out
 
 
@@ -531,16 +256,21 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     samples = setting.samples
     shape = setting.shape
     # only bounds that are one number for all features fit into the line
-    bounds = [float(bound) for bound in map(torch.as_tensor, samples.bounds) if bound.numel() == 1]
+    bounds = []
+    for bound in map(torch.as_tensor, samples.bounds):
+        if bound.numel() == 1:
+            bounds.append(float(bound))
     # YAML is no HTML
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow
+    # a tuple of one has a comma
+    sides = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
     return environment.get_template("study.yaml").render(
         study=study,
         model=setting.model,
         data=setting.data,
         samples=min(SAMPLES, len(samples)),
-        shape=f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})",
+        shape=f"({sides})",
         bounds=bounds if len(bounds) == 2 else None,
         assumed=setting.observed or setting.bounds_assumed,
         returned=setting.returned,
@@ -552,15 +282,6 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
         reach=setting.reach,
         metrics=[(name, _describe(name, "metrics")) for name in setting.metrics],
     )
-
-
-def _write_feature(feature: Feature) -> Any:
-    """How a file writes the change of a column: the amount alone where nothing else is set."""
-    options = {name: value for name, value in plain_options(feature).items() if value is not None}
-    # as most changes are a single amount
-    if set(options) == {"by"}:
-        return options["by"]
-    return options
 
 
 def _describe(text: str, kind: str) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast.cli.new_study import NamedSource, StudySetting, read_source, try_setting
+from standfast.cli.new_study import read_source, try_setting
+from standfast.cli.setting import NamedSource, StudySetting
 from standfast.cli.tables import choose_form, load_estimator
 from standfast.data.user_files import read_frame
 from standfast.errors import ArgumentError, StandfastError, check
@@ -110,7 +111,10 @@ def read_rows(
         # the label is no input of the model, so the training rows are read again
         reference, labels = _read_training_rows(setting.data, setting.table, folder)
     known_names = setting.samples.sample_names
-    names = () if known_names is None else tuple(known_names[row] for row in chosen)
+    if known_names is not None:
+        names = tuple(known_names[row] for row in chosen)
+    else:
+        names = ()
     return ReasonArguments(loaded_model, inputs, reference, name, again, labels, names)
 
 
@@ -208,22 +212,21 @@ def name_rows(
     """
     source = Path(data).name
     numbers = dict(enumerate(rows))
-    cards = tuple(
-        replace(
-            card,
-            data=source,
-            sample=numbers.get(card.sample, card.sample),
+    cards = []
+    for card in unnamed:
+        name = card.name
+        if names:
             # names are by the place among the chosen rows
-            name=names[card.sample] if names else card.name,
-        )
-        for card in unnamed
-    )
+            name = names[card.sample]
+        number = numbers.get(card.sample, card.sample)
+        cards.append(replace(card, data=source, sample=number, name=name))
     skipped = {numbers.get(sample, sample): status for sample, status in unnamed.skipped.items()}
     counter_examples: dict[int, tuple[Any, ...]] = {}
     for sample, examples in unnamed.counter_examples.items():
         row = numbers.get(sample, sample)
         counter_examples[row] = tuple(replace(example, sample=row) for example in examples)
-    return replace(unnamed, cards=cards, skipped=skipped, counter_examples=counter_examples)
+    return replace(unnamed, cards=tuple(cards), skipped=skipped, counter_examples=counter_examples)
+    return replace(unnamed, cards=tuple(cards), skipped=skipped, counter_examples=counter_examples)
 
 
 def _choose_explainer(setting: StudySetting) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from standfast.cli.column_types import Types, find_types, is_text_label
-from standfast.cli.new_study import NamedSource
+from standfast.cli.setting import NamedSource
 from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
 from standfast.errors import ArgumentError
 from standfast.frames import Table
@@ -72,10 +72,16 @@ def _describe_table(estimator: Any, data: NamedSource, path: str, folder: Path) 
         # what the model was not fitted with is left out, or is the label
         unused = [name for name in frame.columns if name not in fitted_names]
     # as texts, as classes may look like numbers
-    unused_cells = frame[unused] if cells is None else cells[unused]
+    if cells is None:
+        unused_cells = frame[unused]
+    else:
+        unused_cells = cells[unused]
     label = _choose_label(estimator, data, frame.columns, unused_cells)
     has_label = label in frame.columns
-    columns = frame.drop(columns=[*unused, label] if has_label else unused)
+    no_inputs = [*unused]
+    if has_label:
+        no_inputs.append(label)
+    columns = frame.drop(columns=no_inputs)
     # numbers alone need no data frame
     if fitted_names is None and _are_numbers(columns):
         return data
@@ -83,7 +89,10 @@ def _describe_table(estimator: Any, data: NamedSource, path: str, folder: Path) 
     def read_rows(types: Types) -> Any:
         # the first rows are enough to see whether it answers
         rows = columns[:_TRIED]
-        typed = read_frame(folder / path, types, _TRIED)[0] if types else rows
+        if types:
+            typed = read_frame(folder / path, types, _TRIED)[0]
+        else:
+            typed = rows
         return rows.assign(**{name: typed[name] for name in types})
 
     types = find_types(estimator, columns, cells, read_rows)
@@ -98,7 +107,9 @@ def _find_fitted_names(estimator: Any) -> set[Any] | None:
     # CatBoost has a name of its own for them
     of_catboost = getattr(estimator, "feature_names_", None)
     names = getattr(estimator, "feature_names_in_", of_catboost)
-    return None if names is None else set(names)
+    if names is None:
+        return None
+    return set(names)
 
 
 def _choose_label(estimator: Any, data: NamedSource, columns: Any, unused: Any) -> Any:
@@ -120,7 +131,10 @@ def _make_table(
     if types:
         options["types"] = {str(name): kind for name, kind in types.items()}
     # the path is now that of the table
-    others = {key: value for key, value in data.options.items() if key not in ("path", "label")}
+    others = {}
+    for key, value in data.options.items():
+        if key not in ("path", "label"):
+            others[key] = value
     return NamedSource(data.label, options | others)
 
 

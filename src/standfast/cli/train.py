@@ -218,7 +218,8 @@ class TrainingPlan:
 
     def _choose_device(self) -> torch.device:
         best = "cuda" if torch.cuda.is_available() else "cpu"
-        return torch.device(best if self.device == "auto" else self.device)
+        name = best if self.device == "auto" else self.device
+        return torch.device(name)
 
     def _choose_precision(self) -> torch.dtype:
         if self.precision != "auto":

@@ -103,7 +103,9 @@ def find_separator(text: str) -> str:
     >>> find_separator("a;b\n1,5;2\n"), find_separator("a,b\n1;5,2\n"), find_separator("text\nHello; it\n")
     (';', ',', ',')
     """
-    widths = {separator: _count_cells(text, separator) for separator in _SEPARATORS}
+    widths = {}
+    for separator in _SEPARATORS:
+        widths[separator] = _count_cells(text, separator)
     return max(_SEPARATORS, key=lambda separator: widths[separator])  # the first of equals
 
 
@@ -123,7 +125,9 @@ def _count_cells(text: str, separator: str) -> int:
         widths = {len(row) for row in itertools.islice(rows, _TRIED) if row}
     except csv.Error:  # a cell that is too long for it
         return 1
-    return widths.pop() if len(widths) == 1 else 1
+    if len(widths) != 1:
+        return 1
+    return widths.pop()
 
 
 def _write_decimal_points(path: Path, table: pl.DataFrame, texts: Collection[str]) -> pl.DataFrame:
@@ -133,16 +137,22 @@ def _write_decimal_points(path: Path, table: pl.DataFrame, texts: Collection[str
     if not with_commas:
         return table
     expected = "numbers without marks for thousands"
-    # points for thousands would be read as decimal ones
+    doubtful = []
+    have_points = False
     for name in numbers:
-        grouped = _find(table[name], _GROUPED_BY_POINTS)
+        column = table[name]
+        # points for thousands would be read as decimal ones
+        grouped = _find(column, _GROUPED_BY_POINTS)
         check(grouped is None, "path", expected, f"{path.name} with {grouped} in the column {name}")
+        have_points = have_points or _has(column, _WITH_POINT)
+        if name in with_commas and not _has_decimal_comma(column):
+            doubtful.append(name)
     # a comma is one of decimals if any column says so, unless another one has decimal points
-    doubtful = [name for name in with_commas if not _has_decimal_comma(table[name])]
     are_all_doubtful = len(doubtful) == len(with_commas)
-    if doubtful and (are_all_doubtful or any(_has(table[name], _WITH_POINT) for name in numbers)):
-        cell = _find(table[doubtful[0]], _WITH_COMMA)
-        got = f"{path.name} with {cell} in the column {doubtful[0]}: is its comma one of decimals?"
+    if doubtful and (are_all_doubtful or have_points):
+        first = doubtful[0]
+        cell = _find(table[first], _WITH_COMMA)
+        got = f"{path.name} with {cell} in the column {first}: is its comma one of decimals?"
         raise ArgumentError("path", f"{expected}, or decimal points", got)
     return table.with_columns(pl.col(with_commas).str.replace(",", ".", literal=True))
 
@@ -151,18 +161,22 @@ def _are_numbers(column: pl.Series) -> bool:
     """Whether all cells but missing ones are numbers in some form."""
     cells = _drop_missing(column)
     forms = (_DIGITS, _WITH_COMMA, _WITH_POINT, _GROUPED_BY_POINTS)
-    return cells.len() > 0 and bool(cells.str.contains("|".join(forms)).all())
+    has_form = cells.str.contains("|".join(forms))
+    return cells.len() > 0 and bool(has_form.all())
 
 
 def _has_decimal_comma(column: pl.Series) -> bool:
     """Whether a cell has a comma that is none of thousands."""
     cells = _drop_missing(column)
-    return bool((cells.str.contains(_WITH_COMMA) & ~cells.str.contains(_MAYBE_THOUSANDS)).any())
+    has_comma = cells.str.contains(_WITH_COMMA)
+    may_be_thousands = cells.str.contains(_MAYBE_THOUSANDS)
+    return bool((has_comma & ~may_be_thousands).any())
 
 
 def _drop_missing(column: pl.Series) -> pl.Series:
     cells = column.drop_nulls().str.strip_chars(" ")
-    return cells.filter((cells != "") & ~cells.is_in(list(MISSING_WORDS)))
+    is_missing = (cells == "") | cells.is_in(list(MISSING_WORDS))
+    return cells.filter(~is_missing)
 
 
 def _has(column: pl.Series, form: str) -> bool:
@@ -172,4 +186,7 @@ def _has(column: pl.Series, form: str) -> bool:
 def _find(column: pl.Series, form: str) -> str | None:
     """The first cell of a form; None without one."""
     cells = _drop_missing(column)
-    return next(iter(cells.filter(cells.str.contains(form)).to_list()), None)
+    with_form: list[str] = cells.filter(cells.str.contains(form)).to_list()
+    if not with_form:
+        return None
+    return with_form[0]

@@ -92,8 +92,10 @@ class Dataset:
             self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape)
         )
         # plain numbers where one bound is for all, so that data sets show and compare them as such
-        bounds = tuple(bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds))
-        set_fields(self, classes=_read_classes(self.classes), bounds=bounds)
+        bounds = []
+        for bound in read_bounds(self.bounds):
+            bounds.append(bound if bound.ndim else bound.item())
+        set_fields(self, classes=_read_classes(self.classes), bounds=tuple(bounds))
         # an empty part of a data set is a data set, too, and has no smallest value
         if count > 0:
             self._check_values()
@@ -110,8 +112,8 @@ class Dataset:
     def _check_values(self) -> None:
         """Check that labels are classes, and inputs within the bounds."""
         least, most = (int(label) for label in self.labels.aminmax())
-        expected = f"classes 0 .. {len(self.classes) - 1}"
-        check(least >= 0 and most < len(self.classes), "labels", expected, f"{least} .. {most}")
+        last = len(self.classes) - 1
+        check(least >= 0 and most <= last, "labels", f"classes 0 .. {last}", f"{least} .. {most}")
         check(bool(self.inputs.isfinite().all()), "inputs", FINITE, "NaN or infinity")
         low, high = self.bounds
         if isinstance(low, float) and isinstance(high, float):
@@ -119,9 +121,11 @@ class Dataset:
         else:  # bounds of single features, which hold for these
             lowest = self.inputs.amin(0)
             highest = self.inputs.amax(0)
-        is_inside = bool((low <= lowest).all()) and bool((highest <= high).all())
+        is_above = bool((low <= lowest).all())
+        is_below = bool((highest <= high).all())
         expected = f"values in {describe_bounds(self.bounds)}"
-        check(is_inside, "inputs", expected, describe_bounds((lowest, highest)))
+        got = describe_bounds((lowest, highest))
+        check(is_above and is_below, "inputs", expected, got)
 
     def __repr__(self) -> str:
         shape = tuple(self.inputs.shape[1:])
@@ -136,7 +140,10 @@ class Dataset:
         ]
         if self.extras:
             parts.append(f"extras: {', '.join(self.extras)}")
-        parts += [name for name in ("features", "tokens") if getattr(self, name) is not None]
+        if self.features is not None:
+            parts.append("features")
+        if self.tokens is not None:
+            parts.append("tokens")
         return f"Dataset({', '.join(parts)})"
 
     def __len__(self) -> int:
@@ -144,10 +151,11 @@ class Dataset:
 
     def __getitem__(self, index: slice) -> Dataset:
         check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
+        rows = range(len(self))[index]
         # tensors take no negative steps
         if index.step is not None and index.step < 0:
-            return self.take(range(len(self))[index])
-        return self._select(lambda values: values[index], range(len(self))[index])
+            return self.take(rows)
+        return self._select(lambda values: values[index], rows)
 
     def take(self, indices: Sequence[int] | Tensor) -> Dataset:
         """The samples at `indices` (M,), in that order; raises `ArgumentError` if an index is not in 0 .. N - 1."""
@@ -159,9 +167,14 @@ class Dataset:
         check(chosen.ndim == 1, "indices", "a sequence of indices", f"shape {tuple(chosen.shape)}")
         check(chosen.dtype == torch.int64, "indices", "int64", chosen.dtype)
         least, most = (int(index) for index in chosen.aminmax())
-        inside = least >= 0 and most < len(self)
-        check(inside, "indices", f"indices in 0 .. {len(self) - 1}", f"{least} .. {most}")
-        return self._select(lambda values: values[chosen.to(values.device)], chosen.tolist())
+        last = len(self) - 1
+        inside = least >= 0 and most <= last
+        check(inside, "indices", f"indices in 0 .. {last}", f"{least} .. {most}")
+
+        def select(values: Tensor) -> Tensor:
+            return values[chosen.to(values.device)]
+
+        return self._select(select, chosen.tolist())
 
     def subset(self, n: int, per_class: bool = True) -> Dataset:
         """The first `n` samples of every class, or, with `per_class=False`, the first `n` of all, in order.
@@ -178,13 +191,15 @@ class Dataset:
         if not per_class:
             check(n <= len(self), "n", f"at most {len(self)}, the number of samples", n)
             return self[:n]
+        classes = torch.arange(len(self.classes), device=self.labels.device)
         # (N, K)
-        member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)
+        member = self.labels[:, None] == classes
         smallest = int(member.sum(dim=0).min())
         check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
         # the running number of each sample within its class
-        among_first = (member.cumsum(dim=0) <= n) & member
-        return self.take(among_first.any(dim=1).nonzero().squeeze(1))
+        number = member.cumsum(dim=0)
+        among_first = ((number <= n) & member).any(dim=1)
+        return self.take(among_first.nonzero().squeeze(1))
 
     def pad(self, pixels: int) -> Dataset:
         """The same images with a border of `pixels` zeros on each side: inputs (N, C, H + 2 pixels, W + 2 pixels).
@@ -203,15 +218,19 @@ class Dataset:
     def _select(self, select: Callable[[Tensor], Tensor], rows: Sequence[int]) -> Dataset:
         """The samples of these rows, which `select` takes out of a tensor: as a view, where it can."""
         extras = {name: select(values) for name, values in self.extras.items()}
-        tokens = None if self.tokens is None else tuple(self.tokens[row] for row in rows)
-        names = self.sample_names
+        tokens = None
+        if self.tokens is not None:
+            tokens = tuple(self.tokens[row] for row in rows)
+        names = None
+        if self.sample_names is not None:
+            names = tuple(self.sample_names[row] for row in rows)
         return replace(
             self,
             inputs=select(self.inputs),
             labels=select(self.labels),
             extras=extras,
             tokens=tokens,
-            sample_names=None if names is None else tuple(names[row] for row in rows),
+            sample_names=names,
         )
 
 
@@ -235,10 +254,11 @@ def checked_names(
         _check_features(features, inputs)
     if tokens is not None:
         _check_tokens(tokens, inputs)
-    return {
-        "features": None if features is None else tuple(features),
-        "tokens": None if tokens is None else tuple(map(tuple, tokens)),
-    }
+    if features is not None:
+        features = tuple(features)
+    if tokens is not None:
+        tokens = tuple(map(tuple, tokens))
+    return {"features": features, "tokens": tokens}
 
 
 def checked_sample_names(names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
@@ -253,16 +273,24 @@ def checked_sample_names(names: Sequence[str] | None, count: int) -> tuple[str, 
     if names is None:
         return None
     fits = _are_texts(names) and len(names) == count
-    got = str(len(names)) if isinstance(names, list | tuple) else repr(names)
-    check(fits, "sample_names", f"{count} names, one for each sample", got)
+    expected = f"{count} names, one for each sample"
+    check(fits, "sample_names", expected, _describe_names(names))
     return tuple(names)
+
+
+def _describe_names(names: object) -> str:
+    """How many names there are, for an error; a value that is no list of them as it is."""
+    if isinstance(names, list | tuple):
+        return str(len(names))
+    return repr(names)
 
 
 def _check_features(features: Sequence[str], inputs: Tensor) -> None:
     count, width = inputs.shape[:2]
-    fits = _are_texts(features) and len(features) == width
-    got = str(len(features)) if isinstance(features, list | tuple) else repr(features)
-    if _are_texts(features) and not fits:
+    are_texts = _are_texts(features)
+    fits = are_texts and len(features) == width
+    got = _describe_names(features)
+    if are_texts and not fits:
         # names for another axis most often mean channels that come last
         hint = suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features)))
         if hint:
@@ -273,16 +301,19 @@ def _check_features(features: Sequence[str], inputs: Tensor) -> None:
 def _check_tokens(tokens: Sequence[Sequence[str]], inputs: Tensor) -> None:
     count = len(inputs)
     positions = inputs.shape[-1]
-    fits = isinstance(tokens, list | tuple) and len(tokens) == count
+    fits = False
+    got = type(tokens).__name__
     if isinstance(tokens, list | tuple):
+        fits = len(tokens) == count
         got = f"{len(tokens)} samples"
-    else:
-        got = type(tokens).__name__
     check(fits, "tokens", f"the words of {count} samples", got)
     for sample, words in enumerate(tokens):
         fits = _are_texts(words) and len(words) <= positions
-        got = f"{len(words)} words" if isinstance(words, list | tuple) else repr(words)
-        check(fits, f"tokens[{sample}]", f"at most {positions} words, one for each position", got)
+        got = repr(words)
+        if isinstance(words, list | tuple):
+            got = f"{len(words)} words"
+        expected = f"at most {positions} words, one for each position"
+        check(fits, f"tokens[{sample}]", expected, got)
 
 
 def _read_classes(classes: object) -> tuple[str, ...]:
@@ -295,4 +326,6 @@ def _read_classes(classes: object) -> tuple[str, ...]:
 
 
 def _are_texts(values: object) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)
+    if not isinstance(values, list | tuple):
+        return False
+    return all(isinstance(value, str) for value in values)

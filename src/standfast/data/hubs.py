@@ -121,7 +121,10 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
     form = "huggingface:<name>:<split>, such as huggingface:ylecun/mnist:test:count=100"
     repository, split, options = _parse_name(name, form, (*_OPTIONS, *_COLUMNS))
     config = options.pop("config", None)
-    for part in (repository, split, *([config] if config else ())):
+    parts = [repository, split]
+    if config:
+        parts.append(config)
+    for part in parts:
         # the parts become folders, and must not lead out of the root
         fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
         check(
@@ -157,7 +160,8 @@ def _download(package: Any, repository: str, config: str | None, split: str, fol
     try:
         samples = package.load_dataset(repository, config, split=split)
     except Exception as error:  # the hub, the package and the network raise many kinds of errors
-        message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        words = " ".join(str(error).split())
+        message = f"{type(error).__name__}: {words}"
         raise MissingDataError(
             f"huggingface:{repository}:{split}: could not be downloaded: {message}"
         ) from error
@@ -180,7 +184,8 @@ def _parse_name(
     """
     pieces = name.split(":", 3)
     check(len(pieces) >= 3 and all(pieces[:3]), "name", form, repr(name))
-    options = parse_options(pieces[3] if len(pieces) > 3 else "", "name")
+    text_of_options = pieces[3] if len(pieces) > 3 else ""
+    options = parse_options(text_of_options, "name")
     for option, value in options.items():
         expected = f"options {', '.join(option_names)}, such as size=32,count=100"
         check(option in option_names, "name", expected, repr(option))
@@ -198,7 +203,8 @@ def _take(samples: Any, name: str, options: dict[str, Any]) -> Dataset:
     seed = options.pop("seed", None)
     # without a seed the first samples, in the order of the set
     if seed is not None:
-        order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed)).tolist()
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(samples), generator=generator).tolist()
         # of Hugging Face; others are indexed
         has_select = hasattr(samples, "select")
         if has_select:

@@ -72,14 +72,16 @@ def load_images(
     names = [str(file.path.relative_to(folder)) for file in chosen]
     floats = _check_one_kind(names, pictures)
     _warn_of_orientations(names, pictures)
-    are_gray = (
-        all(len(picture.pixels) == 1 for picture in pictures) if grayscale is None else grayscale
-    )
-    pixels = [_to_channels(picture.pixels, are_gray) for picture in pictures]
-    if size is not None:
-        pixels = [resize(picture, size) for picture in pixels]
+    if grayscale is None:
+        grayscale = all(len(picture.pixels) == 1 for picture in pictures)
+    pixels = []
+    for picture in pictures:
+        channels = _to_channels(picture.pixels, grayscale)
+        pixels.append(channels if size is None else resize(channels, size))
     _check_one_size([file.path.name for file in chosen], pixels)
-    labels = torch.tensor([file.label for file in chosen]) if classes else None
+    labels = None
+    if classes:
+        labels = torch.tensor([file.label for file in chosen])
     return Images(torch.stack(pixels), labels, tuple(classes), len(files), floats, tuple(names))
 
 
@@ -87,13 +89,10 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
     """The files of a folder, or those of its subfolders in turn, and the names of the subfolders, the classes."""
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and _list_images(path))
     flat = _list_images(folder)
-    check(
-        # of images in both places nobody could say the class
-        not (classes and flat),
-        "path",
-        "images in the folder or in its subfolders",
-        f"both in {folder.name}",
-    )
+    # of images in both places nobody could say the class
+    are_in_both = bool(classes and flat)
+    expected = "images in the folder or in its subfolders"
+    check(not are_in_both, "path", expected, f"both in {folder.name}")
     files = [_File(path, None) for path in flat] or _take_turns(folder, classes)
     check(len(files) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
     return files, classes
@@ -109,12 +108,15 @@ def _take_turns(folder: Path, classes: list[str]) -> list[_File]:
 
 
 def _list_images(folder: Path) -> list[Path]:
-    return sorted(filter(_is_image, folder.iterdir()), key=lambda file: file.name)
+    images = filter(_is_image, folder.iterdir())
+    return sorted(images, key=lambda file: file.name)
 
 
 def _is_image(path: Path) -> bool:
     # hidden files are those of a system, such as thumbnails
-    return path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file()
+    if path.name.startswith("."):
+        return False
+    return path.suffix.lower() in IMAGES and path.is_file()
 
 
 def _read_picture(file: Path, folder: Path) -> _Picture:
@@ -131,15 +133,16 @@ def _read_picture(file: Path, folder: Path) -> _Picture:
             _check_pages(name, image)
             floats = image.mode == "F"
             pixels = from_pillow(image)
-            turned = image.getexif().get(_ORIENTATION, _UPRIGHT) != _UPRIGHT
+            orientation = image.getexif().get(_ORIENTATION, _UPRIGHT)
     except ArgumentError as error:
         raise ArgumentError("path", error.expected, f"{error.got} in {name}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         # Pillow raises each of these for some broken file
-        got = f"{name}: {' '.join(str(error).split())}".replace(str(file), file.name)
+        words = " ".join(str(error).split())
+        got = f"{name}: {words}".replace(str(file), file.name)
         raise ArgumentError("path", "images that Pillow can read", got) from error
     check(bool(pixels.isfinite().all()), "path", FINITE, f"NaN or infinity in {name}")
-    return _Picture(pixels, floats, turned)
+    return _Picture(pixels, floats, turned=orientation != _UPRIGHT)
 
 
 def _check_pages(name: str, image: Any) -> None:
@@ -169,7 +172,9 @@ def _check_one_kind(names: list[str], pictures: list[_Picture]) -> bool:
     """
     kinds = [picture.floats for picture in pictures]
     if len(set(kinds)) > 1:
-        got = f"floats in {names[kinds.index(True)]}, and whole numbers in {names[kinds.index(False)]}"
+        with_floats = names[kinds.index(True)]
+        with_numbers = names[kinds.index(False)]
+        got = f"floats in {with_floats}, and whole numbers in {with_numbers}"
         raise ArgumentError(
             "path",
             "images with one kind of numbers, since only whole ones are scaled to [0, 1]",
@@ -190,15 +195,13 @@ def _warn_of_orientations(names: list[str], pictures: list[_Picture]) -> None:
 
 def _check_one_size(names: list[str], pictures: list[Tensor]) -> None:
     """Raise `ArgumentError` unless all pictures `(channels, height, width)` have one size."""
+    _, height, width = pictures[0].shape
     for name, picture in zip(names, pictures, strict=True):
         if picture.shape != pictures[0].shape:
-            first, other = (
-                f"{shape[1]} x {shape[2]}" for shape in (pictures[0].shape, picture.shape)
-            )
-            got = f"{first} ({names[0]}) and {other} ({name})"
-            raise ArgumentError(
-                "path", "images of one size, or size: [height, width] to resize them", got
-            )
+            _, other_height, other_width = picture.shape
+            got = f"{height} x {width} ({names[0]}) and {other_height} x {other_width} ({name})"
+            expected = "images of one size, or size: [height, width] to resize them"
+            raise ArgumentError("path", expected, got)
 
 
 def _to_channels(picture: Tensor, gray: bool) -> Tensor:
@@ -209,4 +212,5 @@ def _to_channels(picture: Tensor, gray: bool) -> Tensor:
         # copied, since expanded channels would share their memory
         return picture.expand(3, -1, -1).contiguous()
     weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
-    return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)
+    weighted = picture * weights[:, None, None]
+    return weighted.sum(0, keepdim=True).clamp_(0, 1)

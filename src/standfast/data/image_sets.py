@@ -240,11 +240,14 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     if len(files) < len(names):
         # the name says it, as results of some batches are not those of all
         numbers = ", ".join(file.stem.rpartition("_")[2] for file in files)
-        title += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(names)})"
-    batches = [
-        _read_binary(file) if file.suffix == ".bin" else _read_labelled_mosaic(file, split)
-        for file in files
-    ]
+        plural = "es" if len(files) > 1 else ""
+        title += f" (batch{plural} {numbers} of {len(names)})"
+    batches = []
+    for file in files:
+        if file.suffix == ".bin":
+            batches.append(_read_binary(file))
+        else:
+            batches.append(_read_labelled_mosaic(file, split))
     images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     return _make_dataset(title, images, labels, CIFAR_CLASSES, files[0])
 
@@ -293,7 +296,9 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     labels = rows["class_id"].to_numpy()
     columns = rows["column"].to_numpy()
     check(len(rows) > 0, str(table), f"lines for the split {split}", "none")
-    inside = (labels >= 0) & (labels < len(tiles)) & (columns >= 0) & (columns < tiles.shape[1])
+    is_row = (labels >= 0) & (labels < len(tiles))
+    is_column = (columns >= 0) & (columns < tiles.shape[1])
+    inside = is_row & is_column
     expected = f"tiles within {len(tiles)} rows and {tiles.shape[1]} columns"
     check(bool(inside.all()), str(table), expected, rows.row(int(inside.argmin())))
     return _make_dataset(
@@ -308,7 +313,8 @@ def _make_dataset(
     largest = int(labels.max(initial=0))
     check(largest < len(classes), str(file), f"labels below {len(classes)}", largest)
     inputs = torch.from_numpy(images).to(torch.float32).div_(255)
-    return Dataset(name, inputs, torch.from_numpy(labels.astype(np.int64)), tuple(classes))
+    numbers = torch.from_numpy(labels.astype(np.int64))
+    return Dataset(name, inputs, numbers, tuple(classes))
 
 
 # IDX
@@ -418,7 +424,9 @@ def _read_binary(path: Path) -> tuple[Bytes, Bytes]:
     whole = len(content) > 0 and len(content) % record == 0
     check(whole, str(path), f"records of {record} bytes", f"{len(content)} bytes")
     records = content.reshape(-1, record)
-    return records[:, 1:].reshape(-1, 3, SIDE, SIDE), records[:, 0]
+    labels = records[:, 0]
+    pixels = records[:, 1:].reshape(-1, 3, SIDE, SIDE)
+    return pixels, labels
 
 
 def _download_batches() -> None:
@@ -462,7 +470,9 @@ def _read_labelled_mosaic(path: Path, split: str) -> tuple[Bytes, Bytes]:
             str(file), f"the array {split!r} in a NumPy archive", f"none ({error})"
         ) from error
     batches = BATCHES[split]
-    fine = labels.dtype == np.uint8 and labels.shape == (len(batches) * len(images),)
+    count = len(batches) * len(images)
+    fine = labels.dtype == np.uint8 and labels.shape == (count,)
     expected = f"uint8 {split} labels, {len(images)} for each of {len(batches)} batches"
     check(fine, str(file), expected, f"{labels.dtype} of shape {labels.shape}")
-    return images, labels.reshape(len(batches), -1)[batches.index(path.stem)]
+    labels_of_batches = labels.reshape(len(batches), -1)
+    return images, labels_of_batches[batches.index(path.stem)]

@@ -66,12 +66,8 @@ def from_samples(
         splits = type(samples).__name__
     # a dict of splits is iterable, and would give their names
     fits = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
-    check(
-        fits and not isinstance(samples, dict),
-        "samples",
-        "one split, or pairs of an input and a label",
-        splits,
-    )
+    fits = fits and not isinstance(samples, dict)
+    check(fits, "samples", "one split, or pairs of an input and a label", splits)
     column_names: Any = getattr(samples, "column_names", None)
     rows = _iterate(samples, count)
     if column_names is None:
@@ -86,18 +82,17 @@ def from_samples(
         class_names = getattr(features.get(label), "names", None)
     # Hugging Face knows the name of the set; torchvision only that of the class
     info = getattr(samples, "info", None)
-    title = name or str(getattr(info, "dataset_name", None) or type(samples).__name__)
-    return _collect(pairs, title, class_names if classes is None else classes, size, bounds)
+    own_name = getattr(info, "dataset_name", None) or type(samples).__name__
+    title = name or str(own_name)
+    if classes is None:
+        classes = class_names
+    return _collect(pairs, title, classes, size, bounds)
 
 
 def _iterate(samples: Any, count: int | None) -> Iterator[Any]:
     """The first `count` samples, or all; none is read before it is asked for."""
-    check(
-        count is None or (type(as_number(count)) is int and count >= 1),
-        "count",
-        "at least 1",
-        count,
-    )
+    is_count = type(as_number(count)) is int and count is not None and count >= 1
+    check(count is None or is_count, "count", "at least 1", count)
     # an iterable without a length has no entries by number
     if not hasattr(samples, "__len__"):
         is_stream = hasattr(samples, "column_names")  # of Hugging Face, which may have no end
@@ -106,13 +101,16 @@ def _iterate(samples: Any, count: int | None) -> Iterator[Any]:
         return itertools.islice(iter(samples), count)
     length = len(samples)
     check(count is None or count <= length, "count", f"1 .. {length}", count)
-    return (samples[index] for index in range(length if count is None else count))
+    if count is None:
+        count = length
+    return (samples[index] for index in range(count))
 
 
 def _check_pair(entry: Any) -> tuple[Any, Any]:
     fine = isinstance(entry, tuple | list) and len(entry) == 2
     check(fine, "samples", "entries that are pairs of an input and a label", type(entry).__name__)
-    return entry[0], entry[1]
+    value, label = entry
+    return value, label
 
 
 def _find_classes(samples: Any) -> tuple[str, ...] | None:
@@ -121,11 +119,9 @@ def _find_classes(samples: Any) -> tuple[str, ...] | None:
     whole = samples.dataset if isinstance(samples, torch.utils.data.Subset) else samples
     for attribute in ("classes", "categories"):
         names = getattr(whole, attribute, None)
-        if (
-            isinstance(names, list | tuple)
-            and names
-            and all(isinstance(name, str | tuple) for name in names)
-        ):
+        if not isinstance(names, list | tuple) or not names:
+            continue
+        if all(isinstance(name, str | tuple) for name in names):
             # a class of ImageNet has several names
             return tuple(name if isinstance(name, str) else ", ".join(name) for name in names)
     return None
@@ -136,7 +132,10 @@ def _find_column(column: str | None, names: Sequence[str], features: Any, kind: 
     if column is not None:
         check(column in names, "columns", f"one of {', '.join(names)}", repr(column))
         return column
-    of_kind = [name for name in names if type(features.get(name)).__name__ == kind]
+    of_kind = []
+    for name in names:
+        if type(features.get(name)).__name__ == kind:
+            of_kind.append(name)
     expected = f"names of {', '.join(names)}; optional only with exactly one column of type {kind}"
     check(len(of_kind) == 1, "columns", expected, f"{len(of_kind)} of that type")
     return of_kind[0]
@@ -151,15 +150,16 @@ def _collect(
 ) -> Dataset:
     inputs: list[Tensor] = []
     labels: list[Any] = []
-    for value, label in pairs:
+    for number, (value, label) in enumerate(pairs):
         inputs.append(to_input(value, size))
         labels.append(_to_python(label))
+        first_shape = tuple(inputs[0].shape)
+        shape = tuple(inputs[-1].shape)
         # at the first one that differs, as a stream may be long
-        if inputs[-1].shape != inputs[0].shape:
-            shapes = f"{tuple(inputs[0].shape)} (sample 0) and {tuple(inputs[-1].shape)} (sample {len(inputs) - 1})"
-            raise ArgumentError(
-                name, "inputs of one shape; or size=(height, width), which resizes pictures", shapes
-            )
+        if shape != first_shape:
+            expected = "inputs of one shape; or size=(height, width), which resizes pictures"
+            got = f"{first_shape} (sample 0) and {shape} (sample {number})"
+            raise ArgumentError(name, expected, got)
     check(len(inputs) > 0, name, "at least one sample", "none")
     targets, class_names = _convert_labels(labels, name, classes)
     return Dataset(name, torch.stack(inputs), targets, class_names, bounds)
@@ -179,20 +179,27 @@ def to_input(value: Any, size: Size | None = None) -> Tensor:
     # by what it can do, so that Pillow need not be installed
     is_pillow = hasattr(value, "convert") and hasattr(value, "mode")
     picture = from_pillow(value) if is_pillow else _to_floats(value)
-    return picture if size is None else resize(picture, size)
+    if size is None:
+        return picture
+    return resize(picture, size)
 
 
 def _to_floats(value: Any) -> Tensor:
     """An array, a tensor or nested lists as float32; uint8 is divided by 255."""
     try:
-        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        if isinstance(value, Tensor):
+            tensor = value
+        else:
+            tensor = torch.as_tensor(np.asarray(value))
     except (TypeError, ValueError, RuntimeError) as error:
         got = f"{type(value).__name__}: {error}"
         raise ArgumentError("input", "a picture, a tensor, or numbers", got) from error
     fits = tensor.ndim >= 1 and not tensor.is_complex()
     check(fits, "input", "real numbers with at least one axis", tuple(tensor.shape))
     floats = tensor.to(torch.float32)
-    return floats / 255 if tensor.dtype == torch.uint8 else floats
+    if tensor.dtype == torch.uint8:
+        return floats / 255
+    return floats
 
 
 def from_pillow(picture: Any) -> Tensor:
@@ -214,12 +221,12 @@ def from_pillow(picture: Any) -> Tensor:
         low = float(grey.min())
         high = float(grey.max())
         expected = f"grey values from 0 to {_MOST_GREY}, of 8 or 16 bits; others as floats"
-        check(
-            low >= 0 and high <= _MOST_GREY, "input", expected, f"values from {low:g} to {high:g}"
-        )
+        fits = low >= 0 and high <= _MOST_GREY
+        check(fits, "input", expected, f"values from {low:g} to {high:g}")
         return torch.from_numpy(grey)[None].div_(_MOST_GREY)
     # a palette or transparency has no meaning as numbers
-    array = np.array(picture.convert("L" if mode in ("1", "L", "LA") else "RGB"))
+    plain_mode = "L" if mode in ("1", "L", "LA") else "RGB"
+    array = np.array(picture.convert(plain_mode))
     tensor = torch.from_numpy(array).to(torch.float32).div_(255)
     if tensor.ndim == 2:
         return tensor[None]
@@ -249,8 +256,12 @@ def resize(picture: Tensor, size: Size) -> Tensor:
 
 def _to_python(label: Any) -> Any:
     """Convert a tensor or NumPy array of a single number to a Python number; return anything else unchanged."""
-    is_single = hasattr(label, "item") and math.prod(getattr(label, "shape", (0,))) == 1
-    return label.item() if is_single else label
+    if not hasattr(label, "item"):
+        return label
+    shape = getattr(label, "shape", (0,))
+    if math.prod(shape) != 1:
+        return label
+    return label.item()
 
 
 def _convert_labels(
@@ -258,24 +269,23 @@ def _convert_labels(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """The labels as class numbers, int64 `(N,)`, and the names of the classes."""
     if all(isinstance(label, str) for label in labels):
-        return _number_texts(labels, name, sorted(set(labels)) if classes is None else classes)
+        if classes is None:
+            classes = sorted(set(labels))
+        return _number_texts(labels, name, classes)
     for label in labels:
         # True and False are whole numbers in Python
         is_whole = isinstance(label, int) and not isinstance(label, bool)
         # data sets mark hidden labels of a test set so
         is_hidden = is_whole and label == -1
-        got = (
-            "-1, which stands for labels that are not published" if is_hidden else repr(label)[:80]
-        )
-        check(
-            is_whole and label >= 0,
-            name,
-            "labels that are whole numbers of at least 0, or texts",
-            got,
-        )
+        got = repr(label)[:80]
+        if is_hidden:
+            got = "-1, which stands for labels that are not published"
+        expected = "labels that are whole numbers of at least 0, or texts"
+        check(is_whole and label >= 0, name, expected, got)
     numbers = torch.tensor(labels, dtype=torch.int64)
     if classes is None:
-        return numbers, tuple(map(str, range(int(numbers.max()) + 1)))
+        count = int(numbers.max()) + 1
+        return numbers, tuple(map(str, range(count)))
     return numbers, tuple(map(str, classes))
 
 
@@ -284,6 +294,9 @@ def _number_texts(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Labels that are names of classes, as numbers."""
     number_of = {text: index for index, text in enumerate(classes)}
-    unknown = next((label for label in labels if label not in number_of), None)
-    check(unknown is None, name, f"labels among {', '.join(classes)}", repr(unknown))
-    return torch.tensor([number_of[label] for label in labels]), tuple(classes)
+    expected = f"labels among {', '.join(classes)}"
+    numbers = []
+    for label in labels:
+        check(label in number_of, name, expected, repr(label))
+        numbers.append(number_of[label])
+    return torch.tensor(numbers), tuple(classes)

@@ -32,7 +32,8 @@ def split_words(text: str) -> list[str]:
     >>> split_words("It's GOOD, isn't it?")
     ["it's", 'good', "isn't", 'it', '?']
     """
-    return _WORD.findall(html.unescape(text).replace("’", "'").lower())
+    plain = html.unescape(text).replace("’", "'")
+    return _WORD.findall(plain.lower())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,7 +93,11 @@ class WordVectors:
             rows.append(numbers[:length])
         check(len(rows) > 0 and all(rows), "texts", "texts of at least one word", "an empty text")
         width = length or max(map(len, rows))
-        return torch.tensor([row + [0] * (width - len(row)) for row in rows])
+        filled_rows = []
+        for row in rows:
+            missing = width - len(row)
+            filled_rows.append(row + [0] * missing)
+        return torch.tensor(filled_rows)
 
     @property
     def padding(self) -> int:
@@ -106,18 +111,27 @@ class WordVectors:
         ([2, 1], [(0, 4), (5, 9)])
         """
         number_of = _number(self.words)
-        matches = list(_WORD.finditer(text))
-        words = [match.group().replace("’", "'").lower() for match in matches]
-        return [number_of.get(word, 1) for word in words], [match.span() for match in matches]
+        numbers = []
+        spans = []
+        for match in _WORD.finditer(text):
+            word = match.group().replace("’", "'").lower()
+            numbers.append(number_of.get(word, 1))
+            spans.append(match.span())
+        return numbers, spans
 
     def embed(self, texts: Sequence[str], length: int | None = None) -> Tensor:
         """The vectors of the words of texts: `(N, dim, T)`, zeros where a text has ended; see `find_numbers`."""
-        return self.vectors[self.find_numbers(texts, length)].transpose(1, 2).contiguous()
+        numbers = self.find_numbers(texts, length)
+        vectors = self.vectors[numbers]
+        return vectors.transpose(1, 2).contiguous()
 
     def mark_unknown(self, text: str) -> tuple[str, ...]:
         """The words of a text; those that have no vector of their own are in angle brackets."""
         number_of = _number(self.words)
-        return tuple(word if word in number_of else f"<{word}>" for word in split_words(text))
+        marked = []
+        for word in split_words(text):
+            marked.append(word if word in number_of else f"<{word}>")
+        return tuple(marked)
 
     def make_dataset(self, name: str, texts: Sequence[str], labels: Tensor) -> Dataset:
         """Texts as a data set of two classes, with their words as `tokens`.
@@ -127,7 +141,8 @@ class WordVectors:
             texts: N texts.
             labels: int64 `(N,)`: 0, negative, or 1, positive.
         """
-        bound = max(1.0, float(self.vectors.abs().max()))
+        largest = float(self.vectors.abs().max())
+        bound = max(1.0, largest)
         tokens = tuple(map(self.mark_unknown, texts))
         return Dataset(name, self.embed(texts), labels, CLASSES, (-bound, bound), tokens=tokens)
 

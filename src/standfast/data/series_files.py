@@ -92,7 +92,8 @@ def read_series(path: Path) -> LabelledSeries:
     for number, channels in enumerate(series):
         for channel, numbers in enumerate(channels):
             values[number, channel, : len(numbers)] = numbers
-    return LabelledSeries(values, steps, None if labels is None else tuple(labels))
+    labels_of_series = None if labels is None else tuple(labels)
+    return LabelledSeries(values, steps, labels_of_series)
 
 
 def number_labels(
@@ -110,7 +111,8 @@ def number_labels(
     number_of = {label: number for number, label in enumerate(classes)}
     numbers: list[npt.NDArray[np.int64]] = []
     for labels_of_list in lists:
-        numbers.append(np.array([number_of[label] for label in labels_of_list], np.int64))
+        numbers_of_list = [number_of[label] for label in labels_of_list]
+        numbers.append(np.array(numbers_of_list, np.int64))
     return tuple(classes), numbers
 
 
@@ -193,9 +195,8 @@ def _is_true(words: Sequence[str] | None) -> bool:
 
 def _to_numbers(values: Sequence[str], name: str, number: int) -> _Array:
     try:
-        return np.array(
-            ["nan" if value.strip() == "?" else value for value in values], dtype=np.float32
-        )
+        numbers = ["nan" if value.strip() == "?" else value for value in values]
+        return np.array(numbers, dtype=np.float32)
     except ValueError as error:
         expected = "numbers, or ? or NaN for missing ones"
         raise ArgumentError("path", expected, f"{name}, line {number}: {error}") from None
@@ -208,4 +209,6 @@ def _name_class(label: str) -> str:
     except ValueError:
         return label.strip()
     # a class has one name, however a file writes it
-    return str(int(value)) if value.is_integer() else label.strip()
+    if value.is_integer():
+        return str(int(value))
+    return label.strip()

@@ -43,7 +43,8 @@ def load_from_archive(name: str, download: bool = False) -> Dataset:
     """Load the data set with the name "ucr:<name>:<split>"; errors are those of `ucr`."""
     parts = name.split(":")
     check(len(parts) == 3, "name", "ucr:<name>:train or ucr:<name>:test", repr(name))
-    return ucr(parts[1], parts[2], download)
+    _, series, split = parts
+    return ucr(series, split, download)
 
 
 def ucr(
@@ -115,10 +116,13 @@ def measure_channels(series: Tensor) -> tuple[Tensor, Tensor]:
     wide = series.transpose(0, 1).flatten(1).double()  # (C, N T)
     # a channel may have no value at all
     mean = torch.nan_to_num(wide.nanmean(1, keepdim=True))
-    deviation = torch.nan_to_num((wide - mean).square().nanmean(1, keepdim=True)).sqrt()
+    squares = (wide - mean).square()
+    variance = torch.nan_to_num(squares.nanmean(1, keepdim=True))
+    deviation = variance.sqrt()
     # relative to the mean: the units of the sets differ by many orders
     constant = deviation <= 1e-9 * mean.abs()
-    return mean.to(series.dtype), torch.where(constant, 1.0, deviation).to(series.dtype)
+    scale = torch.where(constant, 1.0, deviation)
+    return mean.to(series.dtype), scale.to(series.dtype)
 
 
 def _find_and_load(name: str, folder: Path, download: bool) -> _Arrays:
@@ -133,14 +137,17 @@ def _find_and_load(name: str, folder: Path, download: bool) -> _Arrays:
     if not texts:
         what = f"{file.name}, and no {name}/{name}_TRAIN.ts with {name}_TEST.ts (or .tsv)"
         hint = " The package aeon (extra timeseries) contains a few sets, and downloads the others."
-        raise MissingDataError(f"{report_missing(f'ucr:{name}', what, [folder])}{hint}")
+        missing = report_missing(f"ucr:{name}", what, [folder])
+        raise MissingDataError(f"{missing}{hint}")
     return _load_texts(texts)
 
 
 def _find_texts(folder: Path, name: str) -> dict[str, Path]:
     """The archive's own files of both splits, or nothing."""
     for ending in ENDINGS:
-        files = {split: folder / name / f"{name}_{split.upper()}{ending}" for split in SPLITS}
+        files = {}
+        for split in SPLITS:
+            files[split] = folder / name / f"{name}_{split.upper()}{ending}"
         if all(file.is_file() for file in files.values()):
             return files
     return {}
@@ -155,65 +162,64 @@ def _load_texts(files: Mapping[str, Path]) -> _Arrays:
     longest = max(of_split.values.shape[2] for of_split in series.values())
     inputs = {}
     for split, of_split in series.items():
-        check(
-            of_split.labels is not None,
-            str(files[split]),
-            "the class of each series",
-            "series without classes",
-        )
+        has_labels = of_split.labels is not None
+        where = str(files[split])
+        check(has_labels, where, "the class of each series", "series without classes")
         missing_steps = longest - of_split.values.shape[2]
-        inputs[split] = np.pad(
-            of_split.values, ((0, 0), (0, 0), (0, missing_steps)), constant_values=np.nan
-        )
-    classes, labels = number_labels([of_split.labels or () for of_split in series.values()])
+        widths = ((0, 0), (0, 0), (0, missing_steps))
+        inputs[split] = np.pad(of_split.values, widths, constant_values=np.nan)
+    labels_of_splits = [of_split.labels or () for of_split in series.values()]
+    classes, labels = number_labels(labels_of_splits)
     return inputs, dict(zip(series, labels, strict=True)), classes
 
 
 def _load_file(file: Path) -> _Arrays:
-    names = {"classes", *(f"{what}_{split}" for what in "Xy" for split in SPLITS)}
+    names = {"classes"}
+    for split in SPLITS:
+        names |= {f"X_{split}", f"y_{split}"}
     try:
         arrays = load_npz(read_file(file), names)
     except (OSError, ValueError) as error:  # broken, or contains pickles
-        raise ArgumentError(
-            str(file), "a set of series as .npz", f"a different or broken one ({error})"
-        ) from error
-    check(
-        names <= arrays.keys(),
-        str(file),
-        f"arrays {', '.join(sorted(names))}",
-        ", ".join(sorted(arrays)),
-    )
+        got = f"a different or broken one ({error})"
+        raise ArgumentError(str(file), "a set of series as .npz", got) from error
+    expected = f"arrays {', '.join(sorted(names))}"
+    check(names <= arrays.keys(), str(file), expected, ", ".join(sorted(arrays)))
     classes = tuple(str(label) for label in arrays["classes"].reshape(-1))
     inputs = {split: arrays[f"X_{split}"] for split in SPLITS}
     labels = {split: arrays[f"y_{split}"] for split in SPLITS}
+    numbers = {}
     for split in SPLITS:
+        count = len(inputs[split])
         _check_series(inputs[split], inputs["train"], f"{file}, X_{split}")
-        _check_labels(labels[split], len(inputs[split]), len(classes), f"{file}, y_{split}")
-    return inputs, {split: labels[split].astype(np.int64) for split in SPLITS}, classes
+        _check_labels(labels[split], count, len(classes), f"{file}, y_{split}")
+        numbers[split] = labels[split].astype(np.int64)
+    return inputs, numbers, classes
 
 
 def _check_series(series: _Array, training_series: _Array, where: str) -> None:
     fits = series.ndim == 3 and series.size > 0 and np.issubdtype(series.dtype, np.floating)
-    check(
-        fits, where, "floating point numbers (N, channels, steps)", f"{series.dtype} {series.shape}"
-    )
-    check(
-        series.shape[1:] == training_series.shape[1:], where, "the shape of X_train", series.shape
-    )
+    expected = "floating point numbers (N, channels, steps)"
+    check(fits, where, expected, f"{series.dtype} {series.shape}")
+    has_shape = series.shape[1:] == training_series.shape[1:]
+    check(has_shape, where, "the shape of X_train", series.shape)
 
 
 def _check_labels(labels: _Array, count: int, classes: int, where: str) -> None:
     fits = labels.shape == (count,) and np.issubdtype(labels.dtype, np.integer)
     check(fits, where, f"{count} whole numbers", f"{labels.dtype} {labels.shape}")
-    is_inside = bool(((labels >= 0) & (labels < classes)).all())
-    check(is_inside, where, f"classes 0 .. {classes - 1}", f"{labels.min()} .. {labels.max()}")
+    least = labels.min()
+    most = labels.max()
+    is_inside = bool(least >= 0 and most < classes)
+    check(is_inside, where, f"classes 0 .. {classes - 1}", f"{least} .. {most}")
 
 
 def _find_package() -> Path:
     """The folder of the sets in the package of aeon; one that is not there without aeon."""
     # looked up, as the import takes seconds
     aeon = importlib.util.find_spec("aeon")
-    folders = [] if aeon is None else list(aeon.submodule_search_locations or ())
+    folders: list[str] = []
+    if aeon is not None:
+        folders += aeon.submodule_search_locations or ()
     return Path(*folders[:1], "datasets", "data")
 
 

@@ -230,9 +230,10 @@ def read_arrays(path: Path) -> Content:
     features, classes = (_read_names(arrays.get(key)) for key in ("features", "classes"))
     if classes is not None:
         about["classes"] = list(classes)
-    return Content(
-        as_inputs(inputs), None if labels is None else as_labels(labels), about, features
-    )
+    numbers = None
+    if labels is not None:
+        numbers = as_labels(labels)
+    return Content(as_inputs(inputs), numbers, about, features)
 
 
 def _read_names(array: Any) -> tuple[str, ...] | None:
@@ -584,7 +585,8 @@ def read_labelled_series(path: Path) -> Content:
     lengths = f"{series.steps.min()} to {series.steps.max()} steps"
     is_even = bool((series.steps == series.steps[0]).all())
     check(is_even, "path", expected, f"{path.name} with series of {lengths}")
-    holes = int(np.isnan(series.values).any((1, 2)).sum())
+    has_hole = np.isnan(series.values).any((1, 2))
+    holes = int(has_hole.sum())
     check(
         not holes,
         "path",
@@ -672,9 +674,10 @@ def as_labels(values: Any, argument: str = "path") -> Tensor:
     >>> as_labels(np.array([1, 0], dtype=np.uint8))
     tensor([1, 0])
     """
-    labels = (
-        values.detach().cpu() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-    )
+    if isinstance(values, Tensor):
+        labels = values.detach().cpu()
+    else:
+        labels = torch.as_tensor(np.asarray(values))
     fits = not labels.is_complex() and labels.dtype != torch.bool
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
     check(fits and labels.ndim == 1, argument, "labels as numbers of shape (N,)", got)

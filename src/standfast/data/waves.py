@@ -100,7 +100,8 @@ def synthetic_waves(
     )
     fine = snr_db is None or (isinstance(snr_db, int | float) and math.isfinite(snr_db))
     check(fine, "snr_db", "a finite number of dB, or None", repr(snr_db))
-    keys = mix64(mix64(torch.tensor([seed])) + torch.arange(n))
+    mixed_seed = mix64(torch.tensor([seed]))
+    keys = mix64(mixed_seed + torch.arange(n))
     scale = 1 / expected_deviation(steps, channels, block, snr_db)
     parts = []
     for chunk in torch.split(keys, _CHUNK):
@@ -112,8 +113,9 @@ def synthetic_waves(
     inputs, blocks, frequencies = (torch.cat(part) for part in zip(*parts, strict=True))
     low, high = SUPPORT
     total = frequencies.sum(1)
+    name = "waves" if snr_db is None else f"waves at {snr_db:g} dB"
     return Dataset(
-        "waves" if snr_db is None else f"waves at {snr_db:g} dB",
+        name,
         inputs,
         (total >= THRESHOLD).long(),
         CLASSES,
@@ -128,9 +130,11 @@ def synthetic_waves(
 
 def _add_noise(waves: Tensor, keys: Tensor, snr_db: float) -> Tensor:
     power = waves.square().mean(2, keepdim=True)
-    noise = Streams(mix64(keys + _NOISE).tolist(), torch.device("cpu"))
-    deviations = (power * 10 ** (-snr_db / 10)).sqrt()
-    return waves + deviations * noise.normal(tuple(waves.shape[1:]), torch.float32)
+    ratio = 10 ** (-snr_db / 10)
+    deviations = (power * ratio).sqrt()
+    streams = Streams(mix64(keys + _NOISE).tolist(), torch.device("cpu"))
+    noise = streams.normal(tuple(waves.shape[1:]), torch.float32)
+    return waves + deviations * noise
 
 
 def expected_deviation(
@@ -141,9 +145,13 @@ def expected_deviation(
     >>> round(expected_deviation(), 3)  # (1/8 + 1/2 x 1/5 x 2 of 4 channels)^(1/2)
     0.418
     """
-    covered = (2 * BLOCK_AMPLITUDE**2 / 2) / channels * block / steps
-    noise = 0.0 if snr_db is None else 10 ** (-snr_db / 10)
-    return math.sqrt((BASE_AMPLITUDE**2 / 2 + covered) * (1 + noise))
+    power_of_block = 2 * BLOCK_AMPLITUDE**2 / 2
+    covered = power_of_block / channels * block / steps
+    noise = 0.0
+    if snr_db is not None:
+        noise = 10 ** (-snr_db / 10)
+    power_of_base = BASE_AMPLITUDE**2 / 2
+    return math.sqrt((power_of_base + covered) * (1 + noise))
 
 
 def named_waves(name: str, split: str, download: bool = False) -> Dataset:
@@ -157,27 +165,32 @@ def named_waves(name: str, split: str, download: bool = False) -> Dataset:
     check_choice(name, "name", list(NOISES))
     check_choice(split, "split", list(SPLITS))
     count, seed = SPLITS[split]
-    return replace(synthetic_waves(count, snr_db=NOISES[name], seed=seed), name=f"{name}:{split}")
+    waves = synthetic_waves(count, snr_db=NOISES[name], seed=seed)
+    return replace(waves, name=f"{name}:{split}")
 
 
 def _make_waves(
     keys: Tensor, steps: int, channels: int, block: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Series without noise, the positions of their blocks, and the two frequencies, for samples with these keys."""
-    # for every channel: slow frequency, fast frequency, start of the block, rank
     drawn = hashed_uniform(keys, 4 * channels).reshape(len(keys), 4, channels)
-    (slow_low, slow_high), (fast_low, fast_high) = BASE, SUPPORT
-    slow = slow_low + drawn[:, 0] * (slow_high - slow_low)
-    fast = fast_low + drawn[:, 1] * (fast_high - fast_low)
-    start = (drawn[:, 2].double() * (steps - block + 1)).long()
+    slow_share, fast_share, start_share, rank = drawn.unbind(1)
+    slow_low, slow_high = BASE
+    fast_low, fast_high = SUPPORT
+    slow = slow_low + slow_share * (slow_high - slow_low)
+    fast = fast_low + fast_share * (fast_high - fast_low)
+    start = (start_share.double() * (steps - block + 1)).long()
     # the channels in random order; the first two carry the class
-    order = drawn[:, 3].argsort(dim=1, stable=True)
+    order = rank.argsort(dim=1, stable=True)
     carries = order.argsort(dim=1) < 2
     time = torch.arange(steps)
     # steps since the start of the block, (count, channels, steps)
     since_start = time - start[:, :, None]
-    blocks = (since_start >= 0) & (since_start < block) & carries[:, :, None]
-    waves = BASE_AMPLITUDE * torch.sin(2 * math.pi * (slow[:, :, None] * (time / steps)))
-    sines = torch.sin(2 * math.pi * (fast[:, :, None] * (since_start / steps)))
+    is_within = (since_start >= 0) & (since_start < block)
+    blocks = is_within & carries[:, :, None]
+    base_turns = slow[:, :, None] * (time / steps)
+    waves = BASE_AMPLITUDE * torch.sin(2 * math.pi * base_turns)
+    turns = fast[:, :, None] * (since_start / steps)
+    sines = torch.sin(2 * math.pi * turns)
     waves = waves + torch.where(blocks, BLOCK_AMPLITUDE * sines, 0.0)
     return waves, blocks, fast.gather(1, order[:, :2])

@@ -36,7 +36,10 @@ def find_false_cards(
 ) -> dict[str, str]:
     """What is wrong with the cards of a pack: each is made again from the arrays of the pack."""
     # JSON alone: pages may change between versions
-    names = [name for name in listed if name.startswith("cards/") and name.endswith(".json")]
+    names = []
+    for name in listed:
+        if name.startswith("cards/") and name.endswith(".json"):
+            names.append(name)
     if not names:
         return {}
     expected = {
@@ -74,8 +77,9 @@ def _read_cards(results: StoredResults) -> Iterator[Card]:
             )
             samples = rows["sample"].to_list()
             # few samples are shown once each, and not twice
-            shown = (
-                samples if len(samples) <= 2 * _SHOWN else [*samples[:_SHOWN], *samples[-_SHOWN:]]
-            )
+            if len(samples) <= 2 * _SHOWN:
+                shown = samples
+            else:
+                shown = [*samples[:_SHOWN], *samples[-_SHOWN:]]
             for sample in shown:
                 yield read_card(results, Place(data, model, explainer, sample))

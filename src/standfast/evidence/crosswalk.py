@@ -96,7 +96,10 @@ def _describe_clause(clause: Clause, kinds: Mapping[str, str], tested: Set[str])
     # a comparison with controls speaks to a clause as well
     if tested & set(labels):
         present.add("tested")
-    parts = [words for needed, words in clause.shows.items() if not needed or present & set(needed)]
+    parts = []
+    for needed, words in clause.shows.items():
+        if not needed or present & set(needed):
+            parts.append(words)
     of_all = not clause.kinds  # the record as a whole speaks to it, whatever was measured
     metrics = "the whole pack" if of_all else ", ".join(labels)
     shows = "; ".join(parts) if metrics else "nothing in this study"
@@ -107,8 +110,10 @@ def _list_points(results: StoredResults) -> list[dict[str, str]]:
     """The values of controls, and of models where there are several, which others can be compared with."""
     points = []
     for row in results.summary.rows:
-        if row.estimate is not None and (row.control or len(results.models) > 1):
-            point = {"kind": "control" if row.control else "model"}
+        is_compared_with = row.control or len(results.models) > 1
+        if row.estimate is not None and is_compared_with:
+            kind = "control" if row.control else "model"
+            point = {"kind": kind}
             point["where"] = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
             point["value"] = format_estimate(row.estimate, row.spec.decimals)
             points.append(point)
@@ -118,8 +123,11 @@ def _list_points(results: StoredResults) -> list[dict[str, str]]:
 def _find_kind(metric: ConfiguredMetric) -> str:
     """What the numbers of a configured metric are: its `evidence`, but `drawn` where a search only draws at random."""
     metric_class = find_metric_class(metric.metric)
-    kind = "" if metric_class is None else metric_class.evidence
+    kind = ""
+    if metric_class is not None:
+        kind = metric_class.evidence
     options = flatten_options(metric.options)
     # a search that only draws is no worst case
-    drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM
+    choices = {options.get("search"), options.get("attack")}
+    drawn = kind == "searched" and choices & _RANDOM
     return "drawn" if drawn else kind

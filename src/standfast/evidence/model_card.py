@@ -25,7 +25,8 @@ def write_model_card(results: StoredResults, decisions: Decisions | None = None)
     rows = [row for row in results.summary.rows if row.estimate is not None]
     parts = []
     # sorted, so that the page does not depend on the order of the results
-    for data, model in sorted({(row.data, row.model) for row in rows}):
+    pairs = {(row.data, row.model) for row in rows}
+    for data, model in sorted(pairs):
         part = {
             "data": data,
             "model": model,
@@ -63,7 +64,8 @@ def _describe_value(row: SummaryRow) -> str:
     estimate = row.estimate
     decimals = row.spec.decimals
     assert estimate is not None
-    text = f"{format_estimate(estimate, decimals)} {format_confidence(estimate, decimals)}".rstrip()
+    confidence = format_confidence(estimate, decimals)
+    text = f"{format_estimate(estimate, decimals)} {confidence}".rstrip()
     return f"{text}, n = {estimate.count}"
 
 
@@ -74,6 +76,9 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
         middle = row.estimate
         if middle is None or not math.isfinite(middle.value) or middle.bound is not None:
             continue  # the format has no place for a bound; the table has it
+        coverage = None
+        if middle.low is not None:
+            coverage = _finite(middle.coverage)
         metric = {
             "type": row.metric,
             "name": f"{row.label} ({row.explainer})",
@@ -81,11 +86,12 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
             "args": {
                 "statistic": "median",
                 "interval": [_finite(middle.low), _finite(middle.high)],
-                "coverage": None if middle.low is None else _finite(middle.coverage),
+                "coverage": coverage,
                 "samples": middle.count,
             },
         }
-        metrics.setdefault(row.model, {}).setdefault(row.data, []).append(metric)
+        metrics_of_model = metrics.setdefault(row.model, {})
+        metrics_of_model.setdefault(row.data, []).append(metric)
     index = []
     for model, metrics_by_data in metrics.items():
         model_results = []

@@ -42,7 +42,8 @@ def describe_false_readings(results: StoredResults) -> str:
     different = []
     for label, metric in results.metrics.items():
         kind = find_metric_class(metric.metric)
-        measured = results.samples.filter(pl.col("label") == label)["metric"].unique().to_list()
+        rows_of_label = results.samples.filter(pl.col("label") == label)
+        measured = rows_of_label["metric"].unique().to_list()
         if measured not in ([], [metric.metric]):
             different.append(label)
             continue
@@ -74,7 +75,8 @@ def describe_false_samples(content: bytes, results: StoredResults) -> str:
         # the order of columns does not count
         same = set(stored.columns) == set(expected.columns)
         # a Parquet file from elsewhere may have other types
-        same = same and stored.select(expected.columns).cast(expected.schema).equals(expected)
+        stored_columns = stored.select(expected.columns).cast(expected.schema)
+        same = same and stored_columns.equals(expected)
     except (ValueError, pl.exceptions.PolarsError) as error:
         return f"cannot be read: {error}"
     return "" if same else _DIFFERENT

@@ -89,7 +89,8 @@ def make_pack(
     """
     opened = results if isinstance(results, StoredResults) else load_results(results)
     folder = Path(out)
-    empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    has_nothing = folder.is_dir() and not any(folder.iterdir())
+    empty = not folder.exists() or has_nothing
     check(empty, "out", "a new or an empty folder", str(out))
     done = opened.jobs.height - len(opened.failures)
     check(done > 0, "results", "results with a job that is done", repr(opened))
@@ -158,9 +159,10 @@ def verify_pack(path: str | Path) -> PackVerification:
         _make_tables_again(results, folder, listed, uncheckable, problems)
         problems |= find_false_cards(results, folder, listed)
     except Exception as error:  # somebody may have sealed anything
-        problems["results"] = (
-            str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
-        )
+        if isinstance(error, StandfastError):
+            problems["results"] = str(error)
+        else:
+            problems["results"] = f"cannot be read: {error!r}"
         return PackVerification(_digest(content), len(listed), problems)
     return PackVerification(_digest(content), len(listed), problems, unconfirmed, uncheckable)
 
@@ -173,7 +175,8 @@ def _read_listing(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         if about.get("standfast_evidence") != _SCHEMA:
             problems[LIST] = f"not of version {_SCHEMA}"
         # only these bytes are allowed, so that nothing can hide in blanks or in an order
-        if _seal({name: value for name, value in about.items() if name != "seal"}) != content:
+        without_seal = {name: value for name, value in about.items() if name != "seal"}
+        if _seal(without_seal) != content:
             problems[LIST] = "changed: its own SHA-256 differs"
         return {**about, "files": dict(about["files"])}, problems
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -184,7 +187,8 @@ def _find_changed_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, st
     """What is wrong with the files of a pack, by their names: changed, missing and added ones, and links."""
     problems: dict[str, str] = {}
     # `lstat`, as a link could lead to files that are not in the pack
-    modes = ((path, path.lstat().st_mode) for path in sorted(folder.rglob("*")))
+    paths = sorted(folder.rglob("*"))
+    modes = ((path, path.lstat().st_mode) for path in paths)
     present = {
         path.relative_to(folder).as_posix(): mode for path, mode in modes if not stat.S_ISDIR(mode)
     }
@@ -217,7 +221,10 @@ def _make_tables_again(
     }
     # a table that is missing is told like one that differs
     for name, describe in checks.items():
-        problem = describe(read_file(folder / name)) if name in listed else "missing"
+        if name in listed:
+            problem = describe(read_file(folder / name))
+        else:
+            problem = "missing"
         if problem:
             problems[name] = problem
     false_readings = describe_false_readings(results)
@@ -241,7 +248,9 @@ def _decide_again(
     listed: Mapping[str, Any] = about["files"]
     decisions = read_decisions(results)
     confirmed = confirm_decisions(results)
-    outcome = None if decisions is None else decisions.outcome
+    outcome = None
+    if decisions is not None:
+        outcome = decisions.outcome
     if about.get("outcome") != outcome:
         problems[LIST] = f"its outcome is {about.get('outcome')}, and the decisions give {outcome}"
     elif about.get("results") != json.loads(json.dumps(_describe_results(results))):
@@ -252,7 +261,9 @@ def _decide_again(
             f"not what the numbers give: {'; '.join(confirmed.different)}"
         )
     for name, form in _CHECKS.items():
-        expected = None if decisions is None else _digest(FORMATS[form](decisions).encode())
+        expected = None
+        if decisions is not None:
+            expected = _digest(FORMATS[form](decisions).encode())
         # no decisions, no file of decisions
         if (listed.get(name) or {}).get("sha256") != expected:
             problems[name] = f"not what results/{LOOKS} says"
@@ -265,7 +276,8 @@ def _is_as_listed(file: Path, entry: object) -> bool:
     if not isinstance(entry, dict) or file.stat().st_size != entry.get("bytes"):
         return False
     with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest() == entry.get("sha256")
+        content_digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    return bool(content_digest == entry.get("sha256"))
 
 
 def _write_parts(results: StoredResults, decisions: Decisions | None) -> dict[str, bytes]:
@@ -281,7 +293,8 @@ def _write_parts(results: StoredResults, decisions: Decisions | None) -> dict[st
         "software.cdx.json": describe_software().encode(),
     }
     if decisions is not None:
-        files |= {name: FORMATS[form](decisions).encode() for name, form in _CHECKS.items()}
+        for name, form in _CHECKS.items():
+            files[name] = FORMATS[form](decisions).encode()
     version = (results.manifest.get("environment") or {}).get("standfast", "?")
     title = (results.manifest.get("about") or {}).get("title") or ""
     about = {
@@ -300,7 +313,8 @@ def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool)
     folder = results.store.folder
     names = ["manifest.json"]
     # arrays are inputs of the user's, which are only added on request
-    for part in ("jobs", "artefacts") if arrays else ("jobs",):
+    parts = ("jobs", "artefacts") if arrays else ("jobs",)
+    for part in parts:
         names += [f"{part}/{name}" for name in folder.names(part)]
     if folder.exists(LOOKS):
         names.append(LOOKS)
@@ -337,7 +351,8 @@ def _seal(content: dict[str, Any]) -> bytes:
 
 
 def _dump(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True)
+    return (text + "\n").encode()
 
 
 def _digest(content: bytes) -> str:

@@ -138,7 +138,8 @@ def repeat_jobs(
     done = results.jobs.filter(pl.col("status") == "done")
     stored_places: dict[str, tuple[Any, ...]] = {}
     for row in done.iter_rows(named=True):
-        stored_places[str(row["job"])] = tuple(row[name] for name in _PLACES)
+        coordinates = tuple(row[name] for name in _PLACES)
+        stored_places[str(row["job"])] = coordinates
     grid = study_from(content, base).grid()
     # a seed that the author of a pack cannot know
     seed = secrets.randbits(32) if seed is None else seed
@@ -158,7 +159,8 @@ def repeat_jobs(
         # jobs that are not repeated must not be taken for agreement
         if lost > 0:
             changed += (f"{lost} of {len(stored_places)} jobs are not jobs of the study here",)
-        chosen = random.Random(seed).sample(comparable, min(jobs, len(comparable)))
+        count = min(jobs, len(comparable))
+        chosen = random.Random(seed).sample(comparable, count)
         worker = Worker(plan.grid)
         agreements: dict[str, Agreement] = {}
         # a worker keeps one model, so those of a model follow each other
@@ -190,15 +192,18 @@ def _select_rows(results: StoredResults, job: str) -> pl.DataFrame:
 
 
 def _name(job: Job) -> str:
-    where = f"{job.label}, {job.explainer}, {job.model} on {job.data}"
-    return f"{where}, samples {job.start} to {job.stop - 1}, repeat {job.repeat}"
+    what = f"{job.label}, {job.explainer}, {job.model} on {job.data}"
+    last = job.stop - 1
+    return f"{what}, samples {job.start} to {last}, repeat {job.repeat}"
 
 
 def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
     """Data, models, options and code that are not those of the results."""
     changes: list[str] = []
     for section in ("data", "models"):
-        changes += _find_other_values(section, then.get(section) or {}, now.get(section) or {})
+        entries_then = then.get(section) or {}
+        entries_now = now.get(section) or {}
+        changes += _find_other_values(section, entries_then, entries_now)
     for section in ("explainers", "metrics"):
         entries_now = now.get(section) or {}
         for name, entry_then in (then.get(section) or {}).items():
@@ -226,7 +231,8 @@ def _find_other_values(
         entry_then = entries_then[name] or {}
         entry_now = entries_now.get(name) or {}
         if entry_then.get("digest") != entry_now.get("digest"):
-            yield f"{section} {name!r}: other values (digest {entry_now.get('digest')} here)"
+            other_digest = entry_now.get("digest")
+            yield f"{section} {name!r}: other values (digest {other_digest} here)"
             continue  # then nothing else is comparable
         for key in _IDENTITY[section]:
             if _as_stored(entry_then.get(key)) != _as_stored(entry_now.get(key)):
@@ -247,7 +253,8 @@ def _select_options(about: object) -> object:
     """What the numbers of an explainer or a metric depend on, and not how they are read, which old manifests lack."""
     if not isinstance(about, Mapping):  # an explainer without options, as a text
         return _as_stored(about)
-    return _as_stored({name: value for name, value in about.items() if name not in _READING})
+    options = {name: value for name, value in about.items() if name not in _READING}
+    return _as_stored(options)
 
 
 def _as_stored(value: object) -> object:
@@ -274,7 +281,8 @@ def _compare(
     if aligned is None:
         return "different"
     agreements: list[Agreement] = [_compare_rows(then, aligned)]
-    agreements += [_compare_arrays(arrays[name], arrays_now.get(name)) for name in arrays]
+    for name, array in arrays.items():
+        agreements.append(_compare_arrays(array, arrays_now.get(name)))
     # the worst part decides
     return max(agreements, key=_WORSE.index)
 
@@ -368,4 +376,5 @@ def _have_same_flags(then: pl.DataFrame, now: pl.DataFrame) -> bool:
 
 def _lie_inside(values: Array, intervals: Mapping[str, Array]) -> Array:
     """Which values lie in the intervals of the same rows; none in one with an unknown end."""
-    return np.asarray((intervals["low"] <= values) & (values <= intervals["high"]))
+    above, below = intervals["low"] <= values, values <= intervals["high"]
+    return np.asarray(above & below)

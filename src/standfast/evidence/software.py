@@ -44,7 +44,9 @@ def describe_software() -> str:
 
 
 def _describe_package(name: str, version: str) -> dict[str, Any]:
-    url = f"pkg:pypi/{_normalise(name)}@{version.replace('+', '%2B')}"
+    # a local version follows a plus sign
+    address_of_version = version.replace("+", "%2B")
+    url = f"pkg:pypi/{_normalise(name)}@{address_of_version}"
     return {"type": "library", "name": name, "version": version, "purl": url, "bom-ref": url}
 
 

@@ -85,7 +85,8 @@ def resolve_background(model: Model, x: Tensor, background: References | None) -
         rows = _place(background, x.dtype, x.device)
     else:
         try:
-            rows = choose_baseline(model, x, background).expand(1, *x.shape[1:])
+            baseline = choose_baseline(model, x, background)
+            rows = baseline.expand(1, *x.shape[1:])
         except ArgumentError as error:
             raise ArgumentError("background", error.expected, error.got) from None
     # a digest, so that the model does not keep each set of rows that it has seen
@@ -121,14 +122,14 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     1.0
     """
     removals = (getattr(configured, option) for option in configured.removal_options)
-    given = next((value for value in removals if value is not None), None)
+    replacement = next((value for value in removals if value is not None), None)
     options = getattr(configured, "options", None)  # of an explainer of another package
-    if given is None and isinstance(options, Mapping):
-        given = options.get("baselines")
-    if isinstance(given, Background | Tensor):
-        rows = given.inputs if isinstance(given, Background) else given
-    elif isinstance(given, int | float | tuple | list):
-        rows = make_baseline(given, x).expand(x.shape)[:1]
+    if replacement is None and isinstance(options, Mapping):
+        replacement = options.get("baselines")
+    if isinstance(replacement, Background | Tensor):
+        rows = replacement.inputs if isinstance(replacement, Background) else replacement
+    elif isinstance(replacement, int | float | tuple | list):
+        rows = make_baseline(replacement, x).expand(x.shape)[:1]
     else:
         return float("nan")
     if rows.shape[1:] != x.shape[1:]:
@@ -138,5 +139,7 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     high = x.amax(axes)
     values = rows.to(x).amin(axes)
     far = high - low
-    outside = (values < low - far) | (rows.to(x).amax(axes) > high + far)
+    is_below = values < low - far
+    is_above = rows.to(x).amax(axes) > high + far
+    outside = is_below | is_above
     return float(outside.double().mean())

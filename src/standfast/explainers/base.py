@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -225,7 +226,8 @@ class Explainer(metaclass=ConfigurationType):
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
             classes = None if targets is None else model.check_targets(targets, inputs)
-            shown = model.showing(Count(self.label, "explanations", lambda: len(inputs)), progress)
+            count = Count(self.label, "explanations", lambda: len(inputs))
+            shown = model.showing(count, progress)
             with model.naming(inputs), model.session(), shown:
                 attributions, logits = self.attribute_all(model, inputs, classes)
         for what, values in (
@@ -233,7 +235,8 @@ class Explainer(metaclass=ConfigurationType):
             (self.label, attributions),
         ):
             if not torch.isfinite(values).all():
-                rows = int((~torch.isfinite(values)).flatten(1).any(1).sum())
+                is_no_number = (~torch.isfinite(values)).flatten(1).any(1)
+                rows = int(is_no_number.sum())
                 what = what if values is logits else f"{self.label}: expected finite attributions"
                 raise ModelError(f"{what}, got NaN or infinity for {rows} of {len(inputs)} inputs")
         return attributions.detach()
@@ -289,10 +292,11 @@ class Explainer(metaclass=ConfigurationType):
         widths = None if model.black_box is None else model.black_box.find_widths(x)
         if widths is not None:
             return self._attribute_widths(model, x, targets, fixed, widths)
-        columns = [each for each in (x, targets, fixed) if each is not None]
+        columns = [values for values in (x, targets, fixed) if values is not None]
         try:
             # what is not known to run the module only forward and backward may use hooks
-            with contextlib.nullcontext() if self.gateable else run_eagerly():
+            way = contextlib.nullcontext() if self.gateable else run_eagerly()
+            with way:
                 maps, logits = model.map_rows(
                     run,
                     *columns,
@@ -310,7 +314,8 @@ class Explainer(metaclass=ConfigurationType):
                 ) from error
             raise
         maps, logits = widen_half(maps), widen_half(logits)
-        maps = maps if model.black_box is None else model.black_box.join_maps(maps, x)
+        if model.black_box is not None:
+            maps = model.black_box.join_maps(maps, x)
         if fixed is None:
             classes = model.task.answer(logits) if targets is None else targets
             self.check_maps(model, x, maps, logits, classes)
@@ -343,9 +348,14 @@ class Explainer(metaclass=ConfigurationType):
         order = []
         for width in sorted(set(widths.tolist())):
             rows = (widths == width).nonzero()[:, 0]
-            own = [None if each is None else each[rows] for each in (targets, fixed)]
-            found, at = self.attribute_all(model.with_width(width), x[rows, : max(width, 1)], *own)
-            maps.append(torch.nn.functional.pad(found, (0, x.shape[1] - found.shape[1])))
+            targets_of_rows = None if targets is None else targets[rows]
+            fixed_of_rows = None if fixed is None else fixed[rows]
+            inputs_of_width = x[rows, : max(width, 1)]
+            narrow_maps, at = self.attribute_all(
+                model.with_width(width), inputs_of_width, targets_of_rows, fixed_of_rows
+            )
+            missing = x.shape[1] - narrow_maps.shape[1]
+            maps.append(torch.nn.functional.pad(narrow_maps, (0, missing)))
             logits.append(at)
             order.append(rows)
         back = torch.cat(order).argsort()
@@ -358,7 +368,8 @@ class Explainer(metaclass=ConfigurationType):
                 return False
             if self.needs != Needs() and not self.gateable:
                 return False  # hooks and modes of ours may have failed inside of the module
-        traces = [each.__traceback__ for each in (error, error.__cause__) if each]
+        raised = [exception for exception in (error, error.__cause__) if exception]
+        traces = [exception.__traceback__ for exception in raised]
         callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
         differentiates = self.needs.gradients
 
@@ -456,25 +467,28 @@ def _warn_of_flat_columns(
     Their maps and gradients are exactly 0, here and with the values of other rows, and these change the logit: codes of
     categories, numbers that are compared with thresholds. It costs passes only if a column has a map of zeros.
     """
-    known = _EXAMINED.setdefault(model.module, set())
+    examined = _EXAMINED.setdefault(model.module, set())
     unseen = []
-    if label in known or bool((x == x[:1]).all()):
+    if label in examined or bool((x == x[:1]).all()):
         return
-    known.add(label)
-    columns = (maps == 0).all(0).nonzero()[:64, 0].tolist()
-    here, at = compute_input_gradient(model, x, classes, False) if columns else (maps, maps)
+    examined.add(label)
+    is_zero = (maps == 0).all(0)
+    columns = is_zero.nonzero()[:64, 0].tolist()
+    slope, at = maps, maps
+    if columns:
+        slope, at = compute_input_gradient(model, x, classes, False)
     for column in columns:
         moved = x.clone()
         moved[:, column] = x[:, column].flip(0)
         with contextlib.suppress(Exception):  # the module may refuse such rows
-            there, after = compute_input_gradient(model, moved, classes, False)
-            change = (
-                (select_scores(model, after, classes) - select_scores(model, at, classes))
-                .abs()
-                .max()
-            )
-            flat = not bool(here[:, column].any() | there[:, column].any())
-            unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
+            slope_of_moved, after = compute_input_gradient(model, moved, classes, False)
+            score = select_scores(model, at, classes)
+            score_of_moved = select_scores(model, after, classes)
+            change = (score_of_moved - score).abs().max()
+            has_slope = slope[:, column].any() | slope_of_moved[:, column].any()
+            flat = not bool(has_slope)
+            if flat and change > 1e-4 * (1 + at.abs().max()):
+                unseen.append(str(column))
     if unseen:
         warn_user(
             f"{label}: the gradient by column{'s' * (len(unseen) > 1)} {', '.join(unseen)} is exactly 0, but other"
@@ -496,9 +510,9 @@ class PreprocessedModule(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits of inputs within the model's bounds."""
         x = x.clone() if self.overwrites else x
-        out: Tensor = find_output(
-            self.module(x if self.preprocess is None else self.preprocess(x)), self.output
-        )
+        if self.preprocess is not None:
+            x = self.preprocess(x)
+        out: Tensor = find_output(self.module(x), self.output)
         return out
 
 
@@ -577,7 +591,9 @@ def compute_input_gradient(
             # what runs in the place of the module may change from one call to the next
             check_graph = model.check_gradients if forward is None else check_has_gradients
             gradient = compute_gradient(scores, leaf, create_graph, check_graph=check_graph)
-        return gradient, logits if create_graph else logits.detach()
+        if not create_graph:
+            logits = logits.detach()
+        return gradient, logits
 
     if create_graph or forward is not None:
         return run()
@@ -631,9 +647,9 @@ def _run_path_gradients(
                 logits = model.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])
-                classes = (
-                    targets if targets is not None else model.task.answer(torch.cat(at_x).detach())
-                )
+                classes = targets
+                if classes is None:
+                    classes = model.task.answer(torch.cat(at_x).detach())
                 scores = select_scores(model, logits[:used], classes[whose])
                 gradient = compute_gradient(
                     scores, rows, create_graph, check_graph=model.check_gradients
@@ -641,7 +657,9 @@ def _run_path_gradients(
                 gradients.append(gradient[:used])
     at_all = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
-    return at_all[count:].reshape(points.shape), logits if create_graph else logits.detach()
+    if not create_graph:
+        logits = logits.detach()
+    return at_all[count:].reshape(points.shape), logits
 
 
 def check_seed(seed: int, name: str) -> None:
@@ -660,13 +678,15 @@ def check_baseline(baseline: Baseline | None, name: str = "baseline") -> Baselin
         return None
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
-    fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
+    if fine:
+        fine = all(isinstance(number, int | float) and abs(number) < math.inf for number in values)
     shape = getattr(baseline, "shape", None)
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
     if shape is None:
         got = repr(baseline)
     else:
-        got = f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
+        kind = type(baseline).__name__
+        got = f"a {kind} of shape {tuple(shape)}{hint}"
     check(fine, name, "a finite number, or one for each channel", got)
     if isinstance(baseline, int | float):
         return baseline
@@ -682,7 +702,8 @@ def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
         return x.new_full((), float(baseline))
     expected = f"one number, or {x.shape[1]} (one for each channel)"
     check(len(baseline) == x.shape[1], "baseline", expected, f"{len(baseline)} numbers")
-    return send(list(baseline), x.device, x.dtype).reshape(-1, *[1] * (x.ndim - 2))
+    numbers = send(list(baseline), x.device, x.dtype)
+    return numbers.reshape(-1, *[1] * (x.ndim - 2))
 
 
 def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tensor:
@@ -697,7 +718,9 @@ def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tenso
     tensor([18.,  0.])
     """
     if baseline is not None or x.ndim > 2:
-        return make_baseline(0.0 if baseline is None else baseline, x)
+        if baseline is None:
+            baseline = 0.0
+        return make_baseline(baseline, x)
     reference = model.reference_for(x)
     if reference is None:
         return x.new_zeros(()).clamp(*model.bounds).to(x.dtype)
@@ -751,11 +774,14 @@ def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) ->
     Raises:
         ArgumentError: it lies outside of the bounds, or has another number of channels.
     """
-    value, (lower, upper) = choose_baseline(model, inputs, baseline), model.bounds
-    key = ("baseline", tuple(baseline) if isinstance(baseline, Sequence) else baseline, inputs.ndim)
+    value = choose_baseline(model, inputs, baseline)
+    lower, upper = model.bounds
+    hashable = tuple(baseline) if isinstance(baseline, Sequence) else baseline
+    key = ("baseline", hashable, inputs.ndim)
     if key not in model.fitting:
         slack = 1e-5 * (upper - lower).clamp(max=1e30)
-        fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
+        is_within = (value >= lower - slack) & (value <= upper + slack)
+        fits = bool(is_within.all())
         check(
             fits,
             "baseline",

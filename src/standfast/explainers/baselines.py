@@ -87,7 +87,8 @@ class RandomExplainer(ModelFreeExplainer):
             keys = mix64(keys ^ mix64(calls))
         uniform = hashed_uniform(keys, x[0].numel()).double()
         # float32 rounds the largest numbers up to 1, whose normal quantile is infinite
-        normal = torch.special.ndtri(uniform.clamp(max=1 - 2.0**-25))
+        below_one = uniform.clamp(max=1 - 2.0**-25)
+        normal = torch.special.ndtri(below_one)
         maps: Tensor = normal.to(x.dtype).reshape(x.shape)
         return maps
 
@@ -116,8 +117,10 @@ class CentreExplainer(ModelFreeExplainer):
         square = torch.zeros(spatial, dtype=x.dtype, device=x.device)
         round_ = torch.zeros(spatial, dtype=x.dtype, device=x.device)
         for axis, length in enumerate(spatial):
-            shape = [-1 if a == axis else 1 for a in range(len(spatial))]
-            offset = torch.arange(length, dtype=x.dtype, device=x.device) - (length - 1) / 2
+            shape = [1] * len(spatial)
+            shape[axis] = length
+            positions = torch.arange(length, dtype=x.dtype, device=x.device)
+            offset = positions - (length - 1) / 2
             square = torch.maximum(square, (offset.abs() / length).reshape(shape))
             round_ = round_ + (offset / length).square().reshape(shape)
         # among positions with the same distance in the maximum norm, the nearest in the 2-norm comes first
@@ -203,7 +206,10 @@ def detect_edges(x: Tensor) -> Tensor:
         for axis in axes:
             before = _shift(slope, axis, 1)
             after = _shift(slope, axis, -1)
-            slope = after - before if axis == along else before + 2 * slope + after
+            if axis == along:
+                slope = after - before
+            else:
+                slope = before + 2 * slope + after
         squares = squares + slope.square()
     return squares.sqrt()
 
@@ -211,5 +217,6 @@ def detect_edges(x: Tensor) -> Tensor:
 def _shift(x: Tensor, axis: int, by: int) -> Tensor:
     """`x` moved by one position along an axis; the last value is repeated at the border."""
     length = x.shape[axis]
-    source = (torch.arange(length, device=x.device) - by).clamp(0, length - 1)
+    positions = torch.arange(length, device=x.device)
+    source = (positions - by).clamp(0, length - 1)
     return x.index_select(axis, source)

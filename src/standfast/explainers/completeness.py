@@ -112,7 +112,10 @@ def warn_of_gap(
     if logits_at_baseline is None:
         return
     with torch.no_grad():
-        classes = model.task.answer(logits[:rows]) if targets is None else targets[:rows]
+        if targets is None:
+            classes = model.task.answer(logits[:rows])
+        else:
+            classes = targets[:rows]
         before = logits_at_baseline.double().expand(rows, *logits_at_baseline.shape)
         change = model.task.score(logits[:rows].double(), classes) - model.task.score(
             before, classes
@@ -120,7 +123,8 @@ def warn_of_gap(
         flat_maps = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(flat_maps) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes
-        missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(flat_maps.abs())
+        rounding = _ROUNDING * row_sum(flat_maps.abs())
+        missing = gap > _TOLERANCE * change.abs() + _SLACK + rounding
         record_gap(explainer, model, float((part * missing).median()))
         if float(missing.double().mean()) <= share:
             return
@@ -142,7 +146,8 @@ def warn_of_gap(
 def record_gap(explainer: Explainer, model: Model, share: float) -> None:
     """Note by which share of the change of the logit the attributions of an explainer miss it; the largest counts."""
     gaps = _GAPS.setdefault(model.module, {})
-    gaps[repr(explainer)] = max(share, gaps.get(repr(explainer), 0.0))
+    title = repr(explainer)
+    gaps[title] = max(share, gaps.get(title, 0.0))
 
 
 def forget_gap(explainer: Explainer, model: Model) -> None:

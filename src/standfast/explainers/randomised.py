@@ -135,7 +135,9 @@ class RandomisedExplainer(Explainer):
         """The model's own logits, and the classes to explain."""
         with torch.no_grad():
             logits = model.forward(x.detach().clone())
-        return logits, model.task.answer(logits) if targets is None else targets
+        if targets is None:
+            targets = model.task.answer(logits)
+        return logits, targets
 
     @contextlib.contextmanager
     def shuffling(self, module: nn.Module) -> Iterator[None]:
@@ -168,7 +170,9 @@ def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Pa
     }
     for name in by_name:
         owners.setdefault(name.rpartition(".")[0], []).append(name)
-    chosen = list(owners.values())[-layers if layers is not None else None :]
+    chosen = list(owners.values())
+    if layers is not None:
+        chosen = chosen[-layers:]
     return {name: by_name[name] for names in chosen for name in names}
 
 
@@ -191,7 +195,9 @@ def _shuffle(
     sizes = [(parameter.numel(), parameter.device) for parameter in parameters]
     if [(order.numel(), order.device) for order in orders] != sizes:
         # the same numbers whatever the device
-        keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
+        numbers = torch.arange(len(parameters), 0, -1)
+        mixed_seed = mix64(torch.tensor([seed]))
+        keys = mix64(mixed_seed + numbers).tolist()
         orders = []
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))

@@ -61,7 +61,8 @@ def _hash(kind: str, model: Model, tensors: tuple[Tensor | None, ...]) -> bytes:
     for tensor in tensors:
         if tensor is not None:
             digest.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
-            digest.update(tensor.detach().contiguous().view(torch.uint8).numpy().data)
+            values = tensor.detach().contiguous()
+            digest.update(values.view(torch.uint8).numpy().data)
     return digest.digest()
 
 

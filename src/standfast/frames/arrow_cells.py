@@ -41,7 +41,8 @@ def read_arrow(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
         return Cells(CellType("flag", dtype), _as_floats(array), (False, True))
     if types.is_integer(stored):
         limits = np.iinfo(stored.to_pandas_dtype())
-        whole = CellType("whole", dtype, limits=(float(limits.min), float(limits.max)))
+        lowest, highest = float(limits.min), float(limits.max)
+        whole = CellType("whole", dtype, limits=(lowest, highest))
         return Cells(whole, check_whole(label, _as_floats(array)))
     if types.is_floating(stored):
         return _read_floats(array, label, dtype)
@@ -79,7 +80,8 @@ def _as_floats(array: Any) -> Array:
     is_missing = _find_missing(array)
     numbers = np.full(len(array), np.nan)
     # missing cells are left out first, because Arrow would turn whole numbers into floats
-    numbers[~is_missing] = array.drop_null().to_numpy(zero_copy_only=False).astype(float)
+    present = array.drop_null().to_numpy(zero_copy_only=False)
+    numbers[~is_missing] = present.astype(float)
     return numbers
 
 
@@ -87,7 +89,8 @@ def _read_floats(array: Any, label: Any, dtype: Any) -> Cells:
     numbers = check_finite(label, _as_floats(array))
     largest = float(np.finfo(array.type.to_pandas_dtype()).max)
     cell_type = CellType("number", dtype, tells_nan=True, limits=(-largest, largest))
-    return Cells(cell_type, numbers, is_nan=np.isnan(numbers) & ~_find_missing(array))
+    is_nan = np.isnan(numbers) & ~_find_missing(array)
+    return Cells(cell_type, numbers, is_nan=is_nan)
 
 
 def _read_decimals(array: Any, label: Any, dtype: Any) -> Cells:
@@ -105,15 +108,21 @@ def _find_unit(stored: Any) -> str:
     if types.is_date32(stored):
         return "D"
     # Arrow stores these days in milliseconds
-    return "ms" if types.is_date64(stored) else str(stored.unit)
+    if types.is_date64(stored):
+        return "ms"
+    return str(stored.unit)
 
 
 def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
     pa = _import_arrow()
     stored_unit = _find_unit(array.type)
     zone = getattr(array.type, "tz", None) or ""
-    integers = pa.int32() if stored_unit == "D" else pa.int64()
-    counts = array.drop_null().view(integers).to_numpy(zero_copy_only=False).astype(np.int64)
+    if stored_unit == "D":
+        integers = pa.int32()
+    else:
+        integers = pa.int64()
+    present = array.drop_null().view(integers).to_numpy(zero_copy_only=False)
+    counts = present.astype(np.int64)
     numbers = np.full(len(array), np.nan)
     numbers[~_find_missing(array)], unit = read_times(label, counts, stored_unit, zone)
     if pa.types.is_date64(array.type):
@@ -140,13 +149,16 @@ def write_arrow(column: Column, numbers: Array, is_nan: Array) -> Any:
     # Arrow needs a number also where a cell is masked
     filled = np.where(is_missing, 0.0, numbers)
     if column.type.holds == "decimals":
-        array = pa.array(write_decimals(numbers, column.type.decimals or 0), type=stored)
+        decimals = write_decimals(numbers, column.type.decimals or 0)
+        array = pa.array(decimals, type=stored)
     elif column.kind == "date":
         array = _write_times(column, filled, is_missing)
     elif column.kind == "number":
-        array = pa.array(filled.astype(stored.to_pandas_dtype()), type=stored, mask=is_missing)
+        stored_numbers = filled.astype(stored.to_pandas_dtype())
+        array = pa.array(stored_numbers, type=stored, mask=is_missing)
     elif column.kind == "whole":
-        array = pa.array(filled.astype(np.int64), mask=is_missing).cast(stored)
+        integers = pa.array(filled.astype(np.int64), mask=is_missing)
+        array = integers.cast(stored)
     else:
         array = _write_categories(column, filled, is_missing)
     return pd.Series(pd.arrays.ArrowExtensionArray(array))
@@ -157,7 +169,10 @@ def _write_times(column: Column, filled: Array, is_missing: Array) -> Any:
     unit = _find_unit(stored)
     counts = count_in_unit(filled, column.unit, unit, column.type.zone)
     # Arrow stores days in 32 bits
-    integers = counts.astype(np.int32) if unit == "D" else counts
+    if unit == "D":
+        integers = counts.astype(np.int32)
+    else:
+        integers = counts
     return _import_arrow().array(integers, mask=is_missing).view(stored)
 
 
@@ -165,8 +180,10 @@ def _write_categories(column: Column, filled: Array, is_missing: Array) -> Any:
     """An array of texts or flags."""
     pa = _import_arrow()
     stored = column.dtype.pyarrow_dtype
-    codes = zip(filled.astype(int).tolist(), is_missing.tolist(), strict=True)
-    values = [None if empty else column.categories[code] for code, empty in codes]
+    codes = filled.astype(int).tolist()
+    values = []
+    for code, is_empty in zip(codes, is_missing.tolist(), strict=True):
+        values.append(None if is_empty else column.categories[code])
     if not pa.types.is_dictionary(stored):
         return pa.array(values, type=stored)
     return pa.array(values, type=stored.value_type).dictionary_encode().cast(stored)

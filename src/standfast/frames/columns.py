@@ -95,7 +95,8 @@ class Cells:
     def __post_init__(self) -> None:
         if self.is_nan is None or not self.type.tells_nan:
             # the record is frozen
-            object.__setattr__(self, "is_nan", np.zeros(len(self.numbers), dtype=bool))
+            no_nan = np.zeros(len(self.numbers), dtype=bool)
+            object.__setattr__(self, "is_nan", no_nan)
 
     @property
     def is_empty(self) -> Array:
@@ -118,10 +119,10 @@ class Cells:
         if self.type.unit != "D":
             return self
         first, last = self.type.limits
-        in_seconds = replace(self.type, unit="s", limits=(first * DAY, last * DAY))
-        return replace(
-            self, type=in_seconds, numbers=convert_to_seconds(self.numbers, self.type.zone)
-        )
+        limits = (first * DAY, last * DAY)
+        in_seconds = replace(self.type, unit="s", limits=limits)
+        numbers = convert_to_seconds(self.numbers, self.type.zone)
+        return replace(self, type=in_seconds, numbers=numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +174,12 @@ class Column:
     def bounds(self) -> tuple[float, float]:
         """The range of the numbers of its cells in all frames; never empty."""
         lowest, highest = self.reach
-        low = min(number for number in (lowest, self.missing, self.nan) if number is not None)
+        numbers = (lowest, self.missing, self.nan)
+        low = min(number for number in numbers if number is not None)
         # a column of one value needs a range, as bounds do
-        return low, highest if highest > low else low + 1.0
+        if highest <= low:
+            highest = low + 1.0
+        return low, highest
 
     @property
     def edge(self) -> float:
@@ -187,7 +191,8 @@ class Column:
     @property
     def codes_of_no_quantity(self) -> tuple[float, ...]:
         """The numbers of all categories, of a missing cell and of NaN, where it can have them."""
-        numbers = [*map(float, range(len(self.categories))), self.missing, self.nan]
+        codes = map(float, range(len(self.categories)))
+        numbers = [*codes, self.missing, self.nan]
         return tuple(dict.fromkeys(number for number in numbers if number is not None))
 
     # cells as numbers
@@ -209,8 +214,11 @@ class Column:
         self._check_empty(cells, is_missing, is_nan)
         numbers = self._number_categories(cells)
         self.check_fits(numbers[~cells.is_empty])
-        numbers = np.where(is_missing, np.nan if self.missing is None else self.missing, numbers)
-        return np.where(is_nan, np.nan if self.nan is None else self.nan, numbers)
+        # nothing stands for an empty cell or a NaN where a column has none
+        number_of_missing = np.nan if self.missing is None else self.missing
+        number_of_nan = np.nan if self.nan is None else self.nan
+        numbers = np.where(is_missing, number_of_missing, numbers)
+        return np.where(is_nan, number_of_nan, numbers)
 
     def _find_nan_cells(self, cells: Cells) -> Array:
         """Which cells `(N,)` are NaN and not missing, in a column that tells these apart."""
@@ -221,10 +229,10 @@ class Column:
     def _check_kind(self, cells: Cells) -> None:
         kinds = {self.kind, cells.type.kind}
         # an empty column fits any type
-        fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.is_empty.all())
-        check(
-            fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}"
-        )
+        are_numbers = kinds == {"number", "whole"}
+        fits = len(kinds) == 1 or are_numbers or bool(cells.is_empty.all())
+        expected = f"a {self.kind} ({self.dtype}) in {self.name!r}"
+        check(fits, "frame", expected, f"{cells.type.dtype}")
 
     def _check_dates(self, cells: Cells) -> None:
         if self.kind != "date" or len(cells.known) == 0:
@@ -251,18 +259,21 @@ class Column:
     def _check_empty(self, cells: Cells, is_missing: Array, is_nan: Array) -> None:
         """Raise `ArgumentError` for cells that are missing, or NaN, in a column that has no such cells."""
         takes_missing = self.missing is not None and self.missing != self.nan
+        missing_count = int(is_missing.sum())
         expected = f"no missing cells in {self.name!r}, as the reference has none there (Table.read(..., missing=True))"
-        check(takes_missing or not is_missing.any(), "frame", expected, f"{int(is_missing.sum())}")
+        check(takes_missing or not missing_count, "frame", expected, f"{missing_count}")
+        nan_count = int(is_nan.sum())
         expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
-        check(self.nan is not None or not is_nan.any(), "frame", expected, f"{int(is_nan.sum())}")
+        check(self.nan is not None or not nan_count, "frame", expected, f"{nan_count}")
         # an encoder may tell None from NaN in a column of objects, although pandas does not
         objects = str(self.dtype) == str(cells.type.dtype) == "object"
-        same = type(self.type.missing_cell) is type(cells.type.missing_cell) or not objects
+        missing_cell, other_missing_cell = self.type.missing_cell, cells.type.missing_cell
+        same = type(missing_cell) is type(other_missing_cell) or not objects
         expected = (
-            f"missing cells as {self.type.missing_cell!r} in {self.name!r}, as the reference"
+            f"missing cells as {missing_cell!r} in {self.name!r}, as the reference"
             " has (.where, .fillna)"
         )
-        check(same or not is_missing.any(), "frame", expected, repr(cells.type.missing_cell))
+        check(same or not missing_count, "frame", expected, repr(other_missing_cell))
 
     def _number_categories(self, cells: Cells) -> Array:
         """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
@@ -270,15 +281,18 @@ class Column:
         if not cells.categories:
             return cells.numbers
         codes = {category: float(code) for code, category in enumerate(self.categories)}
-        used = [cells.categories[int(number)] for number in np.unique(cells.known)]
+        numbers = np.unique(cells.known)
+        used = [cells.categories[int(number)] for number in numbers]
         unknown = [repr(category) for category in used if category not in codes]
-        expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
+        first_categories = ", ".join(map(str, self.categories[:8]))
+        expected = f"known categories in {self.name!r} ({first_categories})"
         check(not unknown, "frame", expected, ", ".join(unknown[:3]))
         # objects may be equal and of different types, such as 1 and True
         if str(self.dtype) == "object":
             check_equal_values(self.name, [*self.categories, *used])
         order = np.array([codes.get(category, math.nan) for category in cells.categories])
-        return np.where(cells.is_empty, np.nan, order[np.nan_to_num(cells.numbers).astype(int)])
+        own_numbers = np.nan_to_num(cells.numbers).astype(int)
+        return np.where(cells.is_empty, np.nan, order[own_numbers])
 
     def check_fits(self, numbers: Array) -> None:
         """Raise `ArgumentError` for numbers of known cells `(n,)` that the column cannot hold as they are."""
@@ -290,7 +304,8 @@ class Column:
         low, high = self.type.limits
         fits = low <= smallest and largest <= high
         got = f"{self._describe(smallest)} to {self._describe(largest)}"
-        check(fits, "frame", f"a {self.kind} that fits {self.dtype} in {self.name!r}", got)
+        expected = f"a {self.kind} that fits {self.dtype} in {self.name!r}"
+        check(fits, "frame", expected, got)
         self._check_digits(numbers)
         # a search, or a draw, may come close to the lowest number: so those of missing cells keep a distance from it
         expected = (
@@ -307,7 +322,8 @@ class Column:
         decimals = self.type.decimals
         if decimals is not None:
             # decimal fractions are not exact in double precision
-            fits = np.allclose(numbers, np.round(numbers, decimals), rtol=1e-14, atol=0)
+            rounded = np.round(numbers, decimals)
+            fits = np.allclose(numbers, rounded, rtol=1e-14, atol=0)
             expected = (
                 f"numbers of at most {decimals} decimals in {self.name!r}, as the reference has"
             )
@@ -329,12 +345,16 @@ class Column:
         """Which numbers `(N,)` are NaN, and not missing, bool."""
         if self.nan is None or self.missing is None:
             return np.zeros(len(numbers), dtype=bool)
-        edge = self.edge if self.nan == self.missing else (self.nan + self.missing) / 2
+        if self.nan == self.missing:
+            edge = self.edge
+        else:
+            edge = (self.nan + self.missing) / 2
         return numbers < edge
 
     def _round(self, numbers: Array) -> Array:
         if self.categories:
-            return np.clip(np.round(numbers), 0, len(self.categories) - 1)
+            last = len(self.categories) - 1
+            return np.clip(np.round(numbers), 0, last)
         inside = np.clip(numbers, *self.type.limits)
         if self.kind == "number":
             if self.type.decimals is None:
@@ -366,14 +386,16 @@ def check_finite(label: Any, numbers: Array) -> Array:
     """The numbers; `ArgumentError` where some are infinite."""
     infinite = np.isinf(numbers)
     expected = f"finite numbers or missing cells in {str(label)!r}"
-    check(not infinite.any(), "frame", expected, f"{int(infinite.sum())} infinite")
+    count = int(infinite.sum())
+    check(count == 0, "frame", expected, f"{count} infinite")
     return numbers
 
 
 def check_whole(label: Any, numbers: Array) -> Array:
     """Whole numbers; `ArgumentError` where some are too large for double precision."""
     present = numbers[~np.isnan(numbers)]
-    large = len(present) > 0 and float(np.abs(present).max()) >= _LARGEST
+    largest = float(np.abs(present).max(initial=0.0))
+    large = largest >= _LARGEST
     check(
         not large,
         "frame",
@@ -397,15 +419,18 @@ def read_categories(
         ArgumentError: values that cannot be told apart, or that the order does not have.
     """
     try:
-        distinct = dict.fromkeys(value for value in values if value is not None)
+        present = [value for value in values if value is not None]
+        distinct = dict.fromkeys(present)
         # what has no order often has no equality
         sorted(distinct, key=lambda value: (type(value).__name__, value))
     except TypeError as error:
         raise ArgumentError(
             "frame", f"numbers, texts or dates in {str(label)!r}", str(error)
         ) from None
-    check_equal_values(label, [value for value in values if value is not None])
-    categories = tuple(distinct if order is None else order)
+    check_equal_values(label, present)
+    categories = tuple(distinct)
+    if order is not None:
+        categories = tuple(order)
     unknown = sorted(map(repr, distinct.keys() - set(categories)))
     check(
         not unknown,
@@ -414,9 +439,8 @@ def read_categories(
         f"none for {', '.join(unknown[:3])}",
     )
     codes = {category: float(code) for code, category in enumerate(categories)}
-    return np.array(
-        [math.nan if value is None else codes[value] for value in values], dtype=float
-    ), categories
+    numbers = [math.nan if value is None else codes[value] for value in values]
+    return np.array(numbers, dtype=float), categories
 
 
 def check_equal_values(label: Any, values: Sequence[Any]) -> None:

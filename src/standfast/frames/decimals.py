@@ -22,7 +22,8 @@ def read_decimals(label: object, values: Sequence[decimal.Decimal | None], decim
     Raises:
         ArgumentError: numbers with more digits than double precision has.
     """
-    numbers = np.array([np.nan if value is None else float(value) for value in values], dtype=float)
+    floats = [np.nan if value is None else float(value) for value in values]
+    numbers = np.array(floats, dtype=float)
     finite = not np.isinf(numbers).any()
     check(finite, "frame", f"finite numbers or missing cells in {str(label)!r}", "infinite ones")
     # written back and compared, as only that shows whether a digit was lost
@@ -37,10 +38,13 @@ def write_decimals(numbers: Array, decimals: int) -> list[decimal.Decimal | None
     >>> write_decimals(np.array([0.1, 2.0, np.nan]), 2)
     [Decimal('0.10'), Decimal('2.00'), None]
     """
-    return [
-        None if np.isnan(number) else decimal.Decimal(f"{number:.{decimals}f}")
-        for number in numbers.tolist()
-    ]
+    written: list[decimal.Decimal | None] = []
+    for number in numbers.tolist():
+        if np.isnan(number):
+            written.append(None)
+        else:
+            written.append(decimal.Decimal(f"{number:.{decimals}f}"))
+    return written
 
 
 def find_decimal_limits(digits: int, decimals: int) -> tuple[float, float]:

@@ -95,9 +95,9 @@ class Encoding:
         """
         if self.trials is None:
             return
-        cells = np.asarray(
-            rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
-        )
+        if isinstance(rows, Tensor):
+            rows = rows.detach().cpu()
+        cells = np.asarray(rows, dtype=np.float64)
         # the explainer has encoded them already
         encoded = self.encode(cells) if encoded is None else encoded
         with _trying(self.function):
@@ -121,12 +121,16 @@ class Encoding:
             )
             raise ArgumentError("model", expected, dependence)
         for number in self._list_contradictions():
-            possible = sorted(self.origins[number]) if self.origins is not None else []
+            if self.origins is not None:
+                possible = sorted(self.origins[number])
+            else:
+                possible = []
             expected = (
                 f"encoded columns that change as their transformers say, for {self.label}"
                 " (kernel_shap needs none)"
             )
-            source = ", ".join(repr(names[column]) for column in possible) or "no column"
+            quoted = ", ".join(repr(names[column]) for column in possible)
+            source = quoted or "no column"
             owner = names[self.trials.reader.columns_read[number]]
             difference = f"{self.name(number)}, made of {source}, which depends on {owner!r}"
             raise ArgumentError("model", expected, difference)
@@ -135,7 +139,8 @@ class Encoding:
         """The encoded columns that depend on a column from which they are not made, by number."""
         if self.origins is None or self.trials is None:
             return []
-        pairs = enumerate(zip(self.trials.reader.columns_read.tolist(), self.origins, strict=True))
+        columns_read = self.trials.reader.columns_read.tolist()
+        pairs = enumerate(zip(columns_read, self.origins, strict=True))
         return [
             number for number, (owner, possible) in pairs if owner >= 0 and owner not in possible
         ]
@@ -154,7 +159,8 @@ class Encoding:
         """
         owners = self.list_owners()
         self._check_lost(values, owners)
-        sums = np.zeros((len(values), len(self.function.table.columns), *values.shape[2:]))
+        columns = len(self.function.table.columns)
+        sums = np.zeros((len(values), columns, *values.shape[2:]))
         for number, column in enumerate(owners.tolist()):
             if column >= 0:
                 sums[:, column] += values[:, number]
@@ -162,8 +168,10 @@ class Encoding:
 
     def _check_lost(self, values: Array, owners: Array) -> None:
         """Raise `ArgumentError` if attributions `(N, E, ...)` of encoded columns without an owner would be dropped."""
-        sizes = np.abs(values).reshape(len(values), values.shape[1], -1).max(axis=2)
-        lost = (sizes > _ROUNDING * sizes.sum(axis=1, keepdims=True)) & (owners < 0)
+        by_column = np.abs(values).reshape(len(values), values.shape[1], -1)
+        sizes = by_column.max(axis=2)
+        of_all = sizes.sum(axis=1, keepdims=True)
+        lost = (sizes > _ROUNDING * of_all) & (owners < 0)
         if lost.any():
             number = int(np.flatnonzero(lost.any(0))[0])
             largest = sizes[:, number].max()
@@ -224,12 +232,14 @@ def read_encoding(function: FrameFunction, label: str) -> Encoding:
     table = function.table
     transformers = unwrap(function.estimator).transformers
     if not transformers:
-        return Encoding(function, tuple(str(name) for name in table.names), label, None, None)
+        names = tuple(str(name) for name in table.names)
+        return Encoding(function, names, label, None, None)
     names = _list_names(function)
     with _trying(function):
         rows = choose_rows(table)
         _check_alone(function, rows[:_ALONE], names, label)
-        trials = Trials(lambda cells: transform(function, cells), rows, list_all_values(table))
+        value_lists = list_all_values(table)
+        trials = Trials(lambda cells: transform(function, cells), rows, value_lists)
     labels = [column.label for column in table.columns]
     origins = trace_origins(transformers, labels, trials.width)
     encoding = Encoding(function, names, label, origins, trials)
@@ -246,10 +256,14 @@ def _check_alone(function: FrameFunction, rows: Array, names: tuple[str, ...], l
     for part in others:
         if not len(rows[part]):
             continue
-        differs = ~are_close(transform(function, rows[part]), together[part], tolerance).all(0)
+        alone = transform(function, rows[part])
+        differs = ~are_close(alone, together[part], tolerance).all(0)
         if differs.any():
             number = int(np.flatnonzero(differs)[0])
-            name = repr(names[number]) if len(names) > number else f"encoded column {number}"
+            if len(names) > number:
+                name = repr(names[number])
+            else:
+                name = f"encoded column {number}"
             expected = f"steps that encode each row alone, for {label} (kernel_shap needs none)"
             raise ArgumentError(
                 "model", expected, f"{name}, which depends on the other rows of the frame"
@@ -297,7 +311,9 @@ def _apply_steps(function: FrameFunction, rows: Tensor | Array) -> Array:
         encoded = transformer.transform(encoded)
     # sparse matrices, and then frames
     encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    return np.asarray(encoded.to_numpy() if hasattr(encoded, "to_numpy") else encoded)
+    if hasattr(encoded, "to_numpy"):
+        encoded = encoded.to_numpy()
+    return np.asarray(encoded)
 
 
 @contextlib.contextmanager
@@ -313,7 +329,8 @@ def _trying(function: FrameFunction) -> Iterator[None]:
         expected = (
             f"steps before {function.__name__} that encode rows with any values of the reference"
         )
-        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        message = " ".join(str(error).split())
+        problem = f"{type(error).__name__}: {message}"
         raise ModelError(f"model: expected {expected}, got {problem}") from error
 
 

@@ -38,23 +38,21 @@ def join_cells(
     known_in_reference = np.concatenate([part.known for part in first])
     known_in_all = np.concatenate([part.known for part in parts])
     reach = _find_range(known_in_all, categories)
-    low, high = _find_range(
-        # a reference of empty cells says nothing of the range
-        known_in_reference if len(known_in_reference) else known_in_all,
-        categories,
-    )
+    lowest, highest = reach
+    # a reference of empty cells says nothing of the range
+    numbers = known_in_reference if len(known_in_reference) else known_in_all
+    low, high = _find_range(numbers, categories)
     empty_cells = _EmptyCells(
         missing=any(bool(part.is_missing.any()) for part in parts),
         nan=any(bool(part.is_nan.any()) for part in parts if part.is_nan is not None),
         may_come=missing,
     )
-    missing_code, nan_code = _choose_codes((low, high), reach[0], cell_type.kind, empty_cells)
+    missing_code, nan_code = _choose_codes((low, high), lowest, cell_type.kind, empty_cells)
     # a code further below may be infinite
-    is_finite = math.isfinite(reach[1] - reach[0]) and math.isfinite(
-        nan_code or missing_code or 0.0
-    )
+    lowest_code = nan_code or missing_code or 0.0
+    is_finite = math.isfinite(highest - lowest) and math.isfinite(lowest_code)
     expected = f"numbers in {str(label)!r} whose range is a finite number"
-    check(is_finite, "frame", expected, f"{reach[0]:g} to {reach[1]:g}")
+    check(is_finite, "frame", expected, f"{lowest:g} to {highest:g}")
     column = Column(
         name=str(label),
         label=label,
@@ -96,7 +94,10 @@ def _measure_spread(numbers: Array) -> float:
     """The standard deviation of numbers `(n,)`, 0 without any; squares of the largest ones would overflow."""
     if len(numbers) == 0:
         return 0.0
-    scale = float(np.abs(numbers).max()) if np.abs(numbers).max() > 1e100 else 1.0
+    if np.abs(numbers).max() > 1e100:
+        scale = float(np.abs(numbers).max())
+    else:
+        scale = 1.0
     return float((numbers / scale).std()) * scale
 
 
@@ -104,13 +105,12 @@ def _check_types(label: Any, parts: Sequence[Cells]) -> None:
     first = _list_telling(parts)[0].type
     for part in parts:
         other = part.type
-        same = (other.kind, other.holds) == (first.kind, first.holds) or len(part.known) == 0
+        is_alike = (other.kind, other.holds) == (first.kind, first.holds)
+        same = is_alike or len(part.known) == 0
         # numbers of other widths can be joined, but not categories
-        same &= other.dtype == first.dtype or {first.kind, other.kind} in (
-            {"number"},
-            {"whole"},
-            {"flag"},
-        )
+        kinds = {first.kind, other.kind}
+        are_numbers = kinds in ({"number"}, {"whole"}, {"flag"})
+        same &= other.dtype == first.dtype or are_numbers
         expected = f"the same type of {str(label)!r} in all frames ({first.dtype})"
         check(same, "reference", expected, f"{other.dtype}; use .astype or .cast")
 
@@ -122,7 +122,8 @@ def _list_telling(parts: Sequence[Cells]) -> list[Cells]:
 
 def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
     """The parts with the same unit: seconds where one of them has more than whole days."""
-    if len({part.type.unit for part in parts if len(part.known)}) <= 1:
+    units = {part.type.unit for part in parts if len(part.known)}
+    if len(units) <= 1:
         return list(parts)
     return [part.in_seconds() for part in parts]
 
@@ -155,15 +156,23 @@ def _order_categories(
     for part in references:
         counts.update(_count_categories(part))
     # those that only rows to explain have come after all of the reference
-    appearing = [*counts, *(category for part in others for category in _count_categories(part))]
-    frequent_first = sorted(dict.fromkeys(appearing), key=lambda category: -counts[category])
+    appearing = list(counts)
+    for part in others:
+        appearing += _count_categories(part)
+    distinct = dict.fromkeys(appearing)
+    frequent_first = sorted(distinct, key=lambda category: -counts[category])
     return tuple(dict.fromkeys([*frequent_first, *every]))
 
 
 def _count_categories(part: Cells) -> dict[Any, int]:
     """How often each category is in the cells; the one that comes first stands first."""
-    codes, firsts, times = np.unique(part.known.astype(int), return_index=True, return_counts=True)
-    return {part.categories[codes[number]]: int(times[number]) for number in np.argsort(firsts)}
+    numbers = part.known.astype(int)
+    codes, firsts, times = np.unique(numbers, return_index=True, return_counts=True)
+    counts = {}
+    for number in np.argsort(firsts):
+        category = part.categories[codes[number]]
+        counts[category] = int(times[number])
+    return counts
 
 
 @dataclass(frozen=True)
@@ -196,7 +205,8 @@ def _choose_codes(
     if kind in ("flag", "category", "ordered"):
         return _pick_codes(-1.0, -2.0, empty_cells)
     # the last one: else large numbers would be no different
-    step = max(high - low, 1.0, abs(low) * 2.0**-40)
+    smallest_visible = abs(low) * 2.0**-40
+    step = max(high - low, 1.0, smallest_visible)
     # twice as far each time, so that few rows to explain move the codes
     while math.isfinite(step) and lowest < low - step / 2:
         step *= 2

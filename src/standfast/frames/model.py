@@ -64,12 +64,15 @@ class FrameFunction:
 
 def is_booster(estimator: Any) -> bool:
     """Whether it is LightGBM's own booster, which is no estimator of scikit-learn's kind."""
-    return f"{type(estimator).__module__}.{type(estimator).__name__}" == "lightgbm.basic.Booster"
+    kind = type(estimator)
+    return f"{kind.__module__}.{kind.__name__}" == "lightgbm.basic.Booster"
 
 
 def find_frame_function(model: Model) -> FrameFunction | None:
     """The function of a model that `make_model` has made; None for another model."""
-    function = None if model.black_box is None else model.black_box.function
+    function = None
+    if model.black_box is not None:
+        function = model.black_box.function
     return function if isinstance(function, FrameFunction) else None
 
 
@@ -151,7 +154,9 @@ def _choose_tolerance(numbers: Any) -> float:
     # two digits, so that the tolerance can be read in a report
     if is_constant:
         return 1.0
-    return float(f"{_SHARE * float(np.std(first)):.2g}")
+    tolerance = _SHARE * float(np.std(first))
+    # two digits, so that it can be read
+    return float(f"{tolerance:.2g}")
 
 
 def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
@@ -180,7 +185,8 @@ def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predic
     # several labels, or another form, are not comparable row by row
     if answers.shape != own_answers.shape:
         return
-    differs = ((answers != own_answers) & (answers >= 0)).reshape(len(answers), -1).any(1)
+    is_other = (answers != own_answers) & (answers >= 0)
+    differs = is_other.reshape(len(answers), -1).any(1)
     if differs.any():
         method = function.reading.__name__
         warn_user(
@@ -213,7 +219,8 @@ def _answer_surely(model: Model, rows: Tensor) -> Array:
     else:
         numbers = answers
         is_sure = model.task.margin(outputs, answers) < -_ROUNDING
-    return np.asarray(numbers.where(is_sure, -torch.ones_like(numbers)).numpy())
+    unsure = -torch.ones_like(numbers)
+    return np.asarray(numbers.where(is_sure, unsure).numpy())
 
 
 def check_losses(model: Model, changes: object) -> None:
@@ -245,7 +252,8 @@ def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") ->
         ]
         if not what and lost:
             what = f" ({', '.join(lost[:5])} with missing cells)"
-        said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        message = " ".join(str(error).split())
+        said = f"{type(error).__name__}: {message}"
         raise ModelError(
             f"model: expected one that answers for rows{what}, got {function.__name__}: {said}"
         ) from error

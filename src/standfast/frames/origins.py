@@ -43,9 +43,9 @@ def _trace_steps(
     for position, transformer in enumerate(transformers):
         is_last = position == len(transformers) - 1
         # of the results of a transformer, scikit-learn takes columns by their order
-        traced = _trace(
-            transformer, origins, labels if position == 0 else None, width if is_last else None
-        )
+        labels_before = labels if position == 0 else None
+        width_after = width if is_last else None
+        traced = _trace(transformer, origins, labels_before, width_after)
         if traced is None:
             return None
         origins = traced
@@ -75,7 +75,9 @@ def _trace_results(transformer: Any, origins: Origins, width: int | None) -> Ori
     """The columns of which a single transformer makes each of its own: all that it gets, unless it says more."""
     width = _count_results(transformer) if width is None else width
     # of a single column all results are its own
-    counts = _count_by_column(transformer, len(origins)) if len(origins) > 1 else None
+    counts = None
+    if len(origins) > 1:
+        counts = _count_by_column(transformer, len(origins))
     if counts is not None:
         repeated: Origins = []
         for origin, count in zip(origins, counts, strict=True):
@@ -95,7 +97,8 @@ def _trace_parts(
     if labels is not None and set(labels) == set(fitted_labels):
         origins = [origins[list(labels).index(label)] for label in fitted_labels]
     slices = transformer.output_indices_
-    results: Origins = [frozenset()] * max((part.stop for part in slices.values()), default=0)
+    width = max((part.stop for part in slices.values()), default=0)
+    results: Origins = [frozenset()] * width
     for name, part, columns in transformer.transformers_:
         filled = slices.get(name, slice(0, 0))
         numbers = _find_numbers(columns, fitted_labels)
@@ -115,11 +118,15 @@ def _find_numbers(columns: Any, labels: list[Any]) -> list[int] | None:
     """Which columns a part of a `ColumnTransformer` gets, by number; None for a form that is not known."""
     # a slice by names includes its end, which scikit-learn alone knows
     if isinstance(columns, slice):
-        is_by_label = any(isinstance(end, str) for end in (columns.start, columns.stop))
+        ends = (columns.start, columns.stop)
+        is_by_label = any(isinstance(end, str) for end in ends)
         if is_by_label:
             return None
         return list(range(len(labels)))[columns]
-    names = [columns] if isinstance(columns, str | int) else list(columns)
+    if isinstance(columns, str | int):
+        names = [columns]
+    else:
+        names = list(columns)
     # a mask; True and False are numbers, too
     if names and all(isinstance(name, bool | np.bool_) for name in names):
         return np.flatnonzero(names).tolist()
@@ -159,12 +166,15 @@ def _count_one_hot(encoder: Any) -> list[int]:
     """The columns that a `OneHotEncoder` makes of each: rare categories share one, and one may be dropped."""
     counts = [len(categories) for categories in encoder.categories_]
     rare = getattr(encoder, "infrequent_categories_", None)
-    for number, categories in enumerate(rare if rare is not None else []):
+    for number, categories in enumerate(rare or []):
         if categories is not None and len(categories):
             counts[number] -= len(categories) - 1
     dropped = encoder.drop_idx_
     if dropped is not None:
-        counts = [count - (index is not None) for count, index in zip(counts, dropped, strict=True)]
+        counts_left = []
+        for count, index in zip(counts, dropped, strict=True):
+            counts_left.append(count - (index is not None))
+        counts = counts_left
     return counts
 
 

@@ -65,7 +65,8 @@ def read_pandas(series: Any, label: Any, order: Sequence[Any] | None = None) -> 
     if kinds.is_datetime64_any_dtype(dtype) or kinds.is_timedelta64_dtype(dtype):
         return _read_times(series, label)
     plain = kinds.is_object_dtype(dtype) or kinds.is_string_dtype(dtype)
-    check(plain, "frame", f"numbers, texts, categories or dates in {str(label)!r}", str(dtype))
+    expected = f"numbers, texts, categories or dates in {str(label)!r}"
+    check(plain, "frame", expected, str(dtype))
     return _read_objects(series, label, order)
 
 
@@ -86,9 +87,11 @@ def _read_categorical(series: Any, label: Any, order: Sequence[Any] | None) -> C
     is_missing = codes < 0
     if order is None:
         kind: Kind = "ordered" if dtype.ordered else "category"
-        return Cells(CellType(kind, dtype), np.where(is_missing, np.nan, codes), categories)
-    more = [repr(category) for category in order if category not in set(categories)]
-    check(not more, "ordered", f"categories that {str(label)!r} can have", ", ".join(more[:3]))
+        numbers = np.where(is_missing, np.nan, codes)
+        return Cells(CellType(kind, dtype), numbers, categories)
+    unknown = [repr(category) for category in order if category not in set(categories)]
+    expected = f"categories that {str(label)!r} can have"
+    check(not unknown, "ordered", expected, ", ".join(unknown[:3]))
     values = [None if code < 0 else categories[int(code)] for code in codes]
     numbers, in_order = read_categories(label, values, order)
     return Cells(CellType("ordered", dtype), numbers, in_order)
@@ -109,14 +112,17 @@ def _read_numbers(series: Any, label: Any) -> Cells:
         return Cells(CellType("flag", dtype), numbers, (False, True))
     if stored.kind in "iu":
         limits = np.iinfo(stored)
-        whole = CellType("whole", dtype, limits=(float(limits.min), float(limits.max)))
+        lowest, highest = float(limits.min), float(limits.max)
+        whole = CellType("whole", dtype, limits=(lowest, highest))
         return Cells(whole, check_whole(label, numbers))
     # extended precision would lose digits without a word
     same = np.array_equal(present.astype(float).astype(stored), present, equal_nan=True)
-    check(same, "frame", f"numbers in double precision in {str(label)!r}", str(dtype))
+    expected = f"numbers in double precision in {str(label)!r}"
+    check(same, "frame", expected, str(dtype))
     largest = float(min(np.finfo(stored).max, np.finfo(np.float64).max))
     cell_type = CellType("number", dtype, tells_nan=not of_numpy, limits=(-largest, largest))
-    return Cells(cell_type, check_finite(label, numbers), is_nan=np.isnan(numbers) & ~is_missing)
+    is_nan = np.isnan(numbers) & ~is_missing
+    return Cells(cell_type, check_finite(label, numbers), is_nan=is_nan)
 
 
 def _read_times(series: Any, label: Any) -> Cells:
@@ -156,12 +162,12 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
     values = [None if empty else cell for cell, empty in zip(cells, is_missing, strict=True)]
     present = [value for value in values if value is not None]
     if not present:  # nothing tells whether it would hold texts
-        return Cells(
-            CellType("category", dtype, missing_cell=missing_cell), np.full(len(values), np.nan)
-        )
+        cell_type = CellType("category", dtype, missing_cell=missing_cell)
+        return Cells(cell_type, np.full(len(values), np.nan))
     if order is not None:
         numbers, categories = read_categories(label, values, order)
-        return Cells(CellType("ordered", dtype, missing_cell=missing_cell), numbers, categories)
+        cell_type = CellType("ordered", dtype, missing_cell=missing_cell)
+        return Cells(cell_type, numbers, categories)
     if all(isinstance(value, decimal.Decimal) for value in present):
         return _read_decimals(values, label, dtype, missing_cell)
     # exactly dates: moments are dates as well, in Python
@@ -169,7 +175,8 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
         return _read_days(values, dtype, missing_cell)
     _check_objects(present, label, dtype)
     numbers, categories = read_categories(label, values, None)
-    return Cells(CellType("category", dtype, missing_cell=missing_cell), numbers, categories)
+    cell_type = CellType("category", dtype, missing_cell=missing_cell)
+    return Cells(cell_type, numbers, categories)
 
 
 def _find_missing_cell(cells: Sequence[Any], is_missing: Array, label: Any) -> Any:
@@ -179,10 +186,14 @@ def _find_missing_cell(cells: Sequence[Any], is_missing: Array, label: Any) -> A
         ArgumentError: several kinds, which an encoder may tell apart, although pandas does not.
     """
     # NaN and None are both missing for pandas, and not for every encoder
-    kinds = {type(cell): cell for cell, empty in zip(cells, is_missing, strict=True) if empty}
+    missing_cells: dict[type, Any] = {}
+    for cell, is_empty in zip(cells, is_missing, strict=True):
+        if is_empty:
+            missing_cells[type(cell)] = cell
     expected = f"missing cells of one kind in {str(label)!r} (.where, .fillna)"
-    check(len(kinds) <= 1, "frame", expected, " and ".join(map(repr, kinds.values())))
-    return next(iter(kinds.values()), None)
+    got = " and ".join(map(repr, missing_cells.values()))
+    check(len(missing_cells) <= 1, "frame", expected, got)
+    return next(iter(missing_cells.values()), None)
 
 
 def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
@@ -201,7 +212,8 @@ def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
     )
     times = [value for value in known if isinstance(value, (*_TIMES, datetime.date))]
     expected = f"times in {str(label)!r} stored as times (pandas.to_datetime, pandas.to_timedelta), or days alone"
-    check(not times, "frame", expected, type(times[0]).__name__ if times else "")
+    got = type(times[0]).__name__ if times else ""
+    check(not times, "frame", expected, got)
 
 
 def _read_decimals(
@@ -209,12 +221,13 @@ def _read_decimals(
 ) -> Cells:
     exponents = [value.as_tuple().exponent for value in values if value is not None]
     # the longest of them, so that all come back as they were
-    decimals = max(0, *(-exponent for exponent in exponents if isinstance(exponent, int)))
+    lengths = [-exponent for exponent in exponents if isinstance(exponent, int)]
+    decimals = max(0, *lengths)
     numbers = read_decimals(label, values, decimals)
-    return Cells(
-        CellType("number", dtype, holds="decimals", missing_cell=missing_cell, decimals=decimals),
-        numbers,
+    cell_type = CellType(
+        "number", dtype, holds="decimals", missing_cell=missing_cell, decimals=decimals
     )
+    return Cells(cell_type, numbers)
 
 
 def _read_days(values: Sequence[datetime.date | None], dtype: Any, missing_cell: Any) -> Cells:
@@ -255,7 +268,8 @@ def _write_categorical(column: Column, numbers: Array) -> Any:
 
     number_of = {category: code for code, category in enumerate(column.dtype.categories)}
     # -1 stands for a missing cell in pandas
-    order = np.array([number_of[category] for category in column.categories] or [-1])
+    pandas_codes = [number_of[category] for category in column.categories]
+    order = np.array(pandas_codes or [-1])
     codes = order[np.nan_to_num(numbers).astype(int)]
     codes[np.isnan(numbers)] = -1
     return pd.Series(pd.Categorical.from_codes(codes, dtype=column.dtype))
@@ -290,7 +304,8 @@ def _write_times(column: Column, numbers: Array) -> Any:
 
     cell_type = column.type
     unit = _find_unit(column.dtype)
-    counts = count_in_unit(np.nan_to_num(numbers), cell_type.unit, unit, cell_type.zone)
+    filled = np.nan_to_num(numbers)
+    counts = count_in_unit(filled, cell_type.unit, unit, cell_type.zone)
     kind = "timedelta64" if cell_type.duration else "datetime64"
     times = pd.Series(counts.view(f"{kind}[{unit}]"))
     if cell_type.zone:
@@ -311,8 +326,12 @@ def _write_numbers(column: Column, numbers: Array, is_nan: Array, dtype: Any) ->
         return _write_with_missing_cells(column, numbers, is_missing)
     # missing cells are masked, and NaN stays a number
     if column.kind == "number":
-        return pd.Series(pd.arrays.FloatingArray(numbers.astype(dtype.numpy_dtype), is_missing))
-    masked = pd.arrays.BooleanArray if column.kind == "flag" else pd.arrays.IntegerArray
+        stored = numbers.astype(dtype.numpy_dtype)
+        return pd.Series(pd.arrays.FloatingArray(stored, is_missing))
+    if column.kind == "flag":
+        masked = pd.arrays.BooleanArray
+    else:
+        masked = pd.arrays.IntegerArray
     return pd.Series(masked(filled.astype(dtype.numpy_dtype), is_missing))
 
 

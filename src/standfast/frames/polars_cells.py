@@ -77,7 +77,8 @@ def _read_floats(series: pl.Series, label: Any) -> Cells:
     numbers = check_finite(label, _as_floats(series))
     largest = float(np.finfo(series.head(0).to_numpy().dtype).max)
     cell_type = CellType("number", dtype, tells_nan=True, limits=(-largest, largest))
-    return Cells(cell_type, numbers, is_nan=np.isnan(numbers) & ~series.is_null().to_numpy())
+    is_nan = np.isnan(numbers) & ~series.is_null().to_numpy()
+    return Cells(cell_type, numbers, is_nan=is_nan)
 
 
 def _read_decimals(series: pl.Series, label: Any) -> Cells:
@@ -94,7 +95,9 @@ def _find_unit(dtype: Any) -> str:
     """The unit that a type of times counts in."""
     import polars as pl
 
-    return "D" if dtype == pl.Date else str(dtype.time_unit)
+    if dtype == pl.Date:
+        return "D"
+    return str(dtype.time_unit)
 
 
 def _read_times(series: pl.Series, label: Any) -> Cells:
@@ -106,7 +109,8 @@ def _read_times(series: pl.Series, label: Any) -> Cells:
     # in the unit of the column, without rounding
     counts = series.drop_nulls().to_physical().cast(pl.Int64).to_numpy()
     numbers = np.full(len(series), np.nan)
-    numbers[series.is_not_null().to_numpy()], unit = read_times(label, counts, stored_unit, zone)
+    is_there = series.is_not_null().to_numpy()
+    numbers[is_there], unit = read_times(label, counts, stored_unit, zone)
     cell_type = CellType(
         "date",
         dtype,
@@ -148,4 +152,6 @@ def write_polars(column: Column, numbers: Array, is_nan: Array) -> pl.Series:
         cells = pl.Series(column.name, counts).cast(column.dtype)
     else:
         cells = pl.Series(column.name, filled.astype(np.int64)).cast(column.dtype)
-    return pl.select(pl.when(pl.Series(~is_missing)).then(cells)).to_series().alias(column.name)
+    is_there = pl.Series(~is_missing)
+    written = pl.select(pl.when(is_there).then(cells)).to_series()
+    return written.alias(column.name)

@@ -44,7 +44,8 @@ def _is_pandas(value: object) -> bool:
 
 def _is_one_of(value: object, classes: Collection[str]) -> bool:
     """Whether a value is of one of the classes, by their names: their packages are not imported."""
-    return any(f"{kind.__module__}.{kind.__name__}" in classes for kind in type(value).__mro__)
+    names = [f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__]
+    return any(name in classes for name in names)
 
 
 _PANDAS = ("pandas.core.frame.DataFrame", "pandas.DataFrame")
@@ -116,12 +117,16 @@ class Table:
         columns = []
         for label in labels:
             parts = [_read_cells(frame, label, orders.get(label)) for frame in frames]
-            may_be_missing = missing if isinstance(missing, bool) else str(label) in missing
+            if isinstance(missing, bool):
+                may_be_missing = missing
+            else:
+                may_be_missing = str(label) in missing
             first = parts[: len(references)]
             last = parts[len(references) :]
             columns.append(join_cells(label, first, last, may_be_missing))
         table = cls(tuple(columns), _is_pandas(frames[0]))
-        return replace(table, rows=torch.cat([table.encode(frame) for frame in references]))
+        rows = [table.encode(frame) for frame in references]
+        return replace(table, rows=torch.cat(rows))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -131,7 +136,8 @@ class Table:
     @property
     def bounds(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest number of each column, `(F,)` each."""
-        lower, upper = zip(*(column.bounds for column in self.columns), strict=True)
+        lower = [column.bounds[0] for column in self.columns]
+        upper = [column.bounds[1] for column in self.columns]
         return torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
 
     @property
@@ -160,10 +166,12 @@ class Table:
         Raises:
             ArgumentError: other columns, other types, or a category that is not known.
         """
-        check(is_frame(frame) and frame.shape[0] > 0, "frame", _FRAME, _describe(frame))
+        fits = is_frame(frame) and frame.shape[0] > 0
+        check(fits, "frame", _FRAME, _describe(frame))
         _check_columns(frame, [column.label for column in self.columns], self.of_pandas)
         numbers = [self._encode_column(frame, column) for column in self.columns]
-        return torch.from_numpy(np.stack(numbers, axis=1).astype(np.float64))
+        rows = np.stack(numbers, axis=1)
+        return torch.from_numpy(rows.astype(np.float64))
 
     def _encode_column(self, frame: Any, column: Column) -> Array:
         order = column.categories if column.kind == "ordered" else None
@@ -172,14 +180,13 @@ class Table:
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
         # from a card, and with gradients
-        numbers = np.asarray(
-            rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
-        )
+        if isinstance(rows, Tensor):
+            rows = rows.detach().cpu()
+        numbers = np.asarray(rows, dtype=np.float64)
         write: Any = write_pandas if self.of_pandas else write_polars
-        series = [
-            write(column, column.decode(codes), column.find_nan(codes))
-            for column, codes in zip(self.columns, numbers.T, strict=True)
-        ]
+        series = []
+        for column, codes in zip(self.columns, numbers.T, strict=True):
+            series.append(write(column, column.decode(codes), column.find_nan(codes)))
         if not self.of_pandas:
             import polars as pl
 
@@ -201,16 +208,18 @@ class Table:
     def make_reference(self) -> Reference:
         """What is known of the rows, for explainers and metrics that replace cells; it says which categories do."""
         reference = make_reference(self.rows, self.codes)
-        names = [column.name for column in self.columns if column.kind in ("category", "flag")]
+        names = []
+        for column in self.columns:
+            if column.kind in ("category", "flag"):
+                names.append(column.name)
         if not names:
             return reference
         cells = self.describe_row(reference.baseline)
         shown = [f"{name} {cells[name]!r}" for name in names[:_SHOWN]]
         if len(names) > _SHOWN:
             shown.append("...")
-        return replace(
-            reference, note=f", of categories the most frequent cell ({', '.join(shown)})"
-        )
+        words = ", ".join(shown)
+        return replace(reference, note=f", of categories the most frequent cell ({words})")
 
     def make_cell_rows(self) -> Tensor:
         """Rows of the reference, each with one cell of no quantity replaced, `(R, F)`: by each category, or missing.
@@ -221,14 +230,15 @@ class Table:
         replaced: list[tuple[int, float]] = []
         for number, column in enumerate(self.columns):
             replaced += [(number, code) for code in column.codes_of_no_quantity]
-        copies = min(max(_CELL_ROWS // max(len(replaced), 1), 1), _COPIES_OF_A_CELL, len(self.rows))
-        count = len(replaced) * copies
-        cells = self.rows[torch.arange(count) % len(self.rows)].clone()
+        # of each cell several copies, within a room for all
+        copies = max(_CELL_ROWS // max(len(replaced), 1), 1)
+        copies = min(copies, _COPIES_OF_A_CELL, len(self.rows))
+        rows = torch.arange(len(replaced) * copies)
+        cells = self.rows[rows % len(self.rows)].clone()
         if replaced:
-            columns, codes = (
-                torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
-            )
-            cells[torch.arange(count), columns.long()] = codes
+            pairs = torch.tensor(replaced, dtype=torch.float64)
+            columns, codes = pairs.repeat_interleave(copies, dim=0).T
+            cells[rows, columns.long()] = codes
         return cells
 
     # changes
@@ -279,18 +289,19 @@ class Table:
         else:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
-        counts = [
+        counts = []
+        for column in self.columns:
             # a flag has two categories
-            len(column.categories) if column.kind in ("category", "flag") else 0
-            for column in self.columns
-        ]
+            has_categories = column.kind in ("category", "flag")
+            counts.append(len(column.categories) if has_categories else 0)
+        # the user's own data win
+        data = self.rows if changes.data is None else changes.data
         return replace(
             changes,
             changes=named,
             fixed=(),
             columns=self.names,
-            # the user's own data win
-            data=self.rows if changes.data is None else changes.data,
+            data=data,
             missing=self.missing,
             lowest=tuple(column.low for column in self.columns),
             highest=tuple(column.high for column in self.columns),
@@ -302,18 +313,23 @@ class Table:
             if column.name == name:
                 return column
         expected = f"names of columns ({', '.join(self.names[:12])})"
-        raise ArgumentError("changes", expected, f"{name!r}{suggest_name(name, self.names)}")
+        near = suggest_name(name, self.names)
+        raise ArgumentError("changes", expected, f"{name!r}{near}")
 
     def _spread_feature(self, changes: TableChanges, feature: Feature) -> dict[str, Feature]:
         """One change for all columns, by name: but for fixed ones, those that a rule computes, and constant ones."""
         # a column that a rule computes follows from the others
-        sides = [side for rule in changes.rules if "==" in rule for side in rule.split("==", 1)]
-        left_out = {*changes.fixed, *(side.strip(" `") for side in sides)}
-        return {
-            column.name: self._fit_feature(column, feature)
-            for column in self.columns
-            if column.name not in left_out and column.varies
-        }
+        sides: list[str] = []
+        for rule in changes.rules:
+            if "==" in rule:
+                sides += rule.split("==", 1)
+        computed = {side.strip(" `") for side in sides}
+        left_out = {*changes.fixed, *computed}
+        features = {}
+        for column in self.columns:
+            if column.name not in left_out and column.varies:
+                features[column.name] = self._fit_feature(column, feature)
+        return features
 
     def _fit_feature(self, column: Column, feature: Feature) -> Feature:
         """One change for all columns, for this one: categories change as such, whole numbers in steps."""
@@ -356,7 +372,8 @@ def _find_codes(column: Column, categories: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(categories)
     codes = {category: float(code) for code, category in enumerate(column.categories)}
     unknown = [category for category in categories if category not in codes]
-    expected = f"categories of {column.name!r} ({', '.join(map(str, column.categories[:8]))})"
+    first_categories = ", ".join(map(str, column.categories[:8]))
+    expected = f"categories of {column.name!r} ({first_categories})"
     check(not unknown, "categories", expected, ", ".join(map(repr, unknown)))
     return tuple(codes[category] for category in categories)
 
@@ -371,16 +388,22 @@ def _choose_range(column: Column, cells: Tensor) -> Feature | None:
     is_whole = column.kind == "whole"
     step = 1 if is_whole else None
     # missing cells have numbers below the edge, which are no values
-    typical = float(cells[cells > column.edge].abs().median())
+    values = cells[cells > column.edge]
+    typical = float(values.abs().median())
     if SHARE * typical > column.spread:
         by = float(f"{SHARE_OF_SPREAD * column.spread:.3g}")
         reach = by
-        feature = Feature(by=math.floor(by) if is_whole else by, step=step)
+        if is_whole:
+            by = math.floor(by)
+        feature = Feature(by=by, step=step)
     else:
-        reach = SHARE * max(abs(column.low), abs(column.high))
+        largest = max(abs(column.low), abs(column.high))
+        reach = SHARE * largest
         feature = Feature(by=f"{100 * SHARE:g}%", step=step)
     # nothing would change in whole steps
-    return None if is_whole and reach < 1 else feature
+    if is_whole and reach < 1:
+        return None
+    return feature
 
 
 def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) -> list[Any]:
@@ -390,8 +413,8 @@ def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) ->
         ArgumentError: something is no such frame; other columns; two columns of one name; an order for no column.
     """
     for frame in frames:
-        fits = is_frame(frame) and frame.shape[0] > 0 and frame.shape[1] > 0
-        check(fits, "frame", _FRAME, _describe(frame))
+        has_cells = is_frame(frame) and min(frame.shape) > 0
+        check(has_cells, "frame", _FRAME, _describe(frame))
     labels = list(frames[0].columns)
     _check_names(labels)
     unknown = [label for label in ordered if label not in labels]
@@ -402,7 +425,8 @@ def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) ->
 
 
 def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
-    return (read_pandas if _is_pandas(frame) else read_polars)(frame[label], label, order)
+    read = read_pandas if _is_pandas(frame) else read_polars
+    return read(frame[label], label, order)
 
 
 def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
@@ -417,22 +441,25 @@ def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
     gone = [label for label in labels if label not in set(frame.columns)]
     more = [label for label in frame.columns if label not in set(labels)]
     words = []
-    if gone:
-        words.append(f"{', '.join(map(repr, gone[:3]))} missing")
-    if more:
-        words.append(f"{', '.join(map(repr, more[:3]))} more")
-    check(not words, "frame", f"the {len(labels)} columns of the reference", " and ".join(words))
+    for which, what in ((gone, "missing"), (more, "more")):
+        if which:
+            names = ", ".join(map(repr, which[:3]))
+            words.append(f"{names} {what}")
+    expected = f"the {len(labels)} columns of the reference"
+    check(not words, "frame", expected, " and ".join(words))
 
 
 def _check_names(labels: Sequence[Any]) -> None:
     """Raise `ArgumentError` for two columns of one name, which reports could not tell apart."""
     counts = Counter(map(str, labels))
     twice = sorted(name for name, count in counts.items() if count > 1)
-    check(
-        not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice"
-    )
+    got = f"{', '.join(map(repr, twice[:3]))} twice"
+    check(not twice, "frame", "column names that differ", got)
 
 
 def _describe(value: object) -> str:
     shape = getattr(value, "shape", None)
-    return type(value).__name__ + (f" of shape {tuple(shape)}" if shape is not None else "")
+    name = type(value).__name__
+    if shape is None:
+        return name
+    return f"{name} of shape {tuple(shape)}"

@@ -111,7 +111,8 @@ class DigitReader:
         self.digits = max(1, (columns - 1).bit_length())
         numbers = np.arange(columns)
         # each column has a number of its own, so every two differ in a digit
-        self.masks = (numbers >> np.arange(self.digits)[:, None]) % 2 == 1
+        digits = np.arange(self.digits)[:, None]
+        self.masks = (numbers >> digits) % 2 == 1
         self.from_first = np.zeros((self.digits, encoded), dtype=bool)
         self.from_second = np.zeros((self.digits, encoded), dtype=bool)
         self.from_none = np.zeros(encoded, dtype=bool)
@@ -125,8 +126,10 @@ class DigitReader:
         as_second = are_close(mixed, second, tolerance)
         for digit in np.unique(digits):
             rows = digits == digit
-            self.from_first[digit] |= (as_first[rows] & ~as_second[rows]).any(0)
-            self.from_second[digit] |= (as_second[rows] & ~as_first[rows]).any(0)
+            only_as_first = as_first[rows] & ~as_second[rows]
+            only_as_second = as_second[rows] & ~as_first[rows]
+            self.from_first[digit] |= only_as_first.any(0)
+            self.from_second[digit] |= only_as_second.any(0)
         self.from_none |= (~as_first & ~as_second).any(0)
 
     @property
@@ -135,14 +138,16 @@ class DigitReader:
         is_read = (self.from_first | self.from_second).all(0)
         weights = 1 << np.arange(self.digits)
         # the digits are those of the number, the lowest first
-        return np.where(is_read, weights @ self.from_first.astype(int), -1)
+        numbers = weights @ self.from_first.astype(int)
+        return np.where(is_read, numbers, -1)
 
     @property
     def conflicts(self) -> Array:
         """The encoded columns that depend on several, by number."""
         differs = (self.from_first & self.from_second).any(0)
         # a number beyond the last column means that digits of two columns are mixed
-        return np.flatnonzero(self.from_none | differs | (self.columns_read >= self.column_count))
+        is_beyond = self.columns_read >= self.column_count
+        return np.flatnonzero(self.from_none | differs | is_beyond)
 
 
 class Trials:
@@ -163,7 +168,8 @@ class Trials:
     def __init__(self, encode: Encode, rows: Array, value_lists: Sequence[Array]) -> None:
         self.encode = encode
         # the first rows, which are in random order already
-        self.partners = EncodedRows(rows[:_PARTNERS], encode(rows[:_PARTNERS]))
+        first_rows = rows[:_PARTNERS]
+        self.partners = EncodedRows(first_rows, encode(first_rows))
         self.width = self.partners.encoded.shape[1]
         self.reader = DigitReader(rows.shape[1], self.width)
         self.tolerance = measure_rounding(self.partners.encoded)
@@ -177,16 +183,19 @@ class Trials:
         # fixed seeds, so that the same pipeline is judged in the same way each time
         generator = np.random.default_rng(1)
         size = max(_FEWEST_ROWS, _CELLS // self.width)
-        for cells in np.array_split(rows, max(1, len(rows) // size)):
+        chunks = max(1, len(rows) // size)
+        for cells in np.array_split(rows, chunks):
             chunk = EncodedRows(cells, self.encode(cells))
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
             count = len(cells)
             digits_at_a_time = max(1, _CELLS // (count * self.width))
             for start in range(0, self.reader.digits, digits_at_a_time):
-                digits = np.arange(start, min(start + digits_at_a_time, self.reader.digits))
+                stop = min(start + digits_at_a_time, self.reader.digits)
+                digits = np.arange(start, stop)
                 firsts = np.tile(np.arange(count), len(digits))
                 seconds = np.concatenate([_draw_partners(generator, count) for _ in digits])
-                self._mix(np.repeat(digits, count), chunk[firsts], chunk[seconds])
+                digit_of_pair = np.repeat(digits, count)
+                self._mix(digit_of_pair, chunk[firsts], chunk[seconds])
 
     def _redraw_others(self, value_lists: Sequence[Array]) -> None:
         """Compare rows with copies in which each value of a column is beside other cells, in chunks."""
@@ -195,21 +204,39 @@ class Trials:
         most_copies = _COPIED_CELLS // (len(made_rows) * self.width)
         copies = min(max(most_copies, _FEWEST_COPIES), _MOST_COPIES)
         size = max(_FEWEST_ROWS, _CELLS // self.width)
-        for cells in np.array_split(made_rows, max(1, len(made_rows) // size)):
+        chunks = max(1, len(made_rows) // size)
+        for cells in np.array_split(made_rows, chunks):
             chunk = EncodedRows(cells, self.encode(cells))
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
             self._read_new(chunk)
-            for _ in range(copies):
+            # a call of a pipeline costs far more than its rows, so several copies are encoded by one
+            copies_at_a_time = max(1, _CELLS // (len(cells) * self.width))
+            for start in range(0, copies, copies_at_a_time):
                 if self.conflict is not None:
                     return
-                # the row from which each cell comes, (rows, columns)
-                sources = generator.permuted(
-                    np.tile(np.arange(len(cells))[:, None], cells.shape[1]), axis=0
-                )
-                copied_cells = np.take_along_axis(cells, sources, axis=0)
-                copy = EncodedRows(copied_cells, self.encode(copied_cells))
-                self._read_new(copy)
-                self._compare_copies(chunk, copy, sources)
+                count = min(copies_at_a_time, copies - start)
+                drawn_sources = [_draw_sources(generator, cells.shape) for _ in range(count)]
+                self._try_copies(chunk, drawn_sources)
+
+    def _try_copies(self, chunk: EncodedRows, drawn_sources: Sequence[Array]) -> None:
+        """Encode copies of a chunk at once, and compare one after another until there is a conflict.
+
+        Args:
+            chunk: rows.
+            drawn_sources: for each copy, the row of the chunk from which each cell comes, `(N, F)`.
+        """
+        cells_of_copies = []
+        for sources in drawn_sources:
+            cells_of_copies.append(np.take_along_axis(chunk.cells, sources, axis=0))
+        all_cells = np.concatenate(cells_of_copies)
+        all_copies = EncodedRows(all_cells, self.encode(all_cells))
+        rows_of_copy = np.arange(len(chunk.cells))
+        for number, sources in enumerate(drawn_sources):
+            if self.conflict is not None:
+                return
+            copy = all_copies[number * len(rows_of_copy) + rows_of_copy]
+            self._read_new(copy)
+            self._compare_copies(chunk, copy, sources)
 
     def _compare_copies(self, chunk: EncodedRows, copy: EncodedRows, sources: Array) -> None:
         """Find an encoded column that differs between rows with the same value of the column that was read for it.
@@ -222,16 +249,18 @@ class Trials:
         columns_read = self.reader.columns_read
         for column in np.unique(columns_read[columns_read >= 0]).tolist():
             numbers = np.flatnonzero(columns_read == column)
-            expected = chunk.encoded[np.ix_(sources[:, column], numbers)]
-            differs = ~are_close(copy.encoded[:, numbers], expected, self.tolerance[numbers])
+            sources_of_column = np.ix_(sources[:, column], numbers)
+            expected = chunk.encoded[sources_of_column]
+            copied = copy.encoded[:, numbers]
+            differs = ~are_close(copied, expected, self.tolerance[numbers])
             if differs.any():
                 row, position = np.argwhere(differs)[0].tolist()
                 number = int(numbers[position])
                 # a pair that shows the difference, from which the other column is sought
-                pair = (copy[np.array([row])], chunk[sources[row : row + 1, column]])
-                self.conflict = Conflict(
-                    number, self._collect_columns(number, self._list_ends(number, pair, chunk))
-                )
+                source = sources[row : row + 1, column]
+                pair = (copy[np.array([row])], chunk[source])
+                ends = self._list_ends(number, pair, chunk)
+                self.conflict = Conflict(number, self._collect_columns(number, ends))
                 return
 
     def _list_ends(
@@ -239,11 +268,11 @@ class Trials:
     ) -> Iterator[tuple[Array, Array, Array]]:
         """Between which cells to walk, and in which order: between two rows, and from them to others that differ."""
         order = np.arange(self.reader.column_count)
-        yield pair[0].cells[0], pair[1].cells[0], order
+        first, second = pair
+        yield first.cells[0], second.cells[0], order
+        values = others.encoded[:, number]
         for start in pair:
-            is_same = are_close(
-                others.encoded[:, number], start.encoded[:, number], self.tolerance[number]
-            )
+            is_same = are_close(values, start.encoded[:, number], self.tolerance[number])
             for end in others.cells[~is_same][:_WITNESSES]:
                 yield start.cells[0], end, order
 
@@ -259,7 +288,8 @@ class Trials:
         digits = self.reader.digits
         every_row = np.arange(len(rows.cells))
         self.tolerance = np.maximum(self.tolerance, measure_rounding(rows.encoded))
-        rounds = min(_ROUNDS, _MIXES // (2 * digits * max(1, len(every_row))))
+        mixes_of_round = 2 * digits * max(1, len(every_row))
+        rounds = min(_ROUNDS, _MIXES // mixes_of_round)
         if rounds > 0:
             self._mix_with_partners(every_row.repeat(rounds * digits), rows)
         else:
@@ -272,15 +302,19 @@ class Trials:
         """Mix rows in which encoded columns move for the first time by all digits, one row for each such column."""
         unread = np.flatnonzero(self.reader.columns_read < 0)
         usual_values = self.partners.encoded[:1, unread]
-        is_new = ~are_close(rows.encoded[:, unread], usual_values, self.tolerance[unread])
-        first_with_each = np.unique(is_new.argmax(0)[is_new.any(0)])
-        self._mix_with_partners(first_with_each.repeat(_ROUNDS * self.reader.digits), rows)
+        values = rows.encoded[:, unread]
+        is_new = ~are_close(values, usual_values, self.tolerance[unread])
+        has_new = is_new.any(0)
+        first_with_each = np.unique(is_new.argmax(0)[has_new])
+        mixes_of_row = _ROUNDS * self.reader.digits
+        self._mix_with_partners(first_with_each.repeat(mixes_of_row), rows)
 
     def _mix_with_partners(self, numbers: Array, rows: EncodedRows) -> None:
         """Mix rows by the digits in turn, each as the first and as the second of its pair."""
         size = max(_FEWEST_ROWS, _CELLS // (2 * self.width))
         for start in range(0, len(numbers), size):
-            positions = np.arange(start, min(start + size, len(numbers)))
+            stop = min(start + size, len(numbers))
+            positions = np.arange(start, stop)
             explained = rows[numbers[positions]]
             # the partner does not follow from the digit, so that a digit meets all partners
             partners = (positions * 7 + positions // _PARTNERS) % len(self.partners.cells)
@@ -299,8 +333,9 @@ class Trials:
         self.reader.add(digits, first.encoded, second.encoded, mixed.encoded, self.tolerance)
         conflicts = self.reader.conflicts
         if len(conflicts):
-            columns = self._find_columns(int(conflicts[0]), masks, first, second, mixed)
-            self.conflict = Conflict(int(conflicts[0]), columns)
+            number = int(conflicts[0])
+            columns = self._find_columns(number, masks, first, second, mixed)
+            self.conflict = Conflict(number, columns)
 
     def _find_columns(
         self, number: int, masks: Array, first: EncodedRows, second: EncodedRows, mixed: EncodedRows
@@ -311,11 +346,14 @@ class Trials:
         change on each side of it where the mixed row is like neither. The way back meets what hid behind a change.
         """
         tolerance = self.tolerance[number]
-        start, end, middle = (rows.encoded[:, number] for rows in (first, second, mixed))
+        start = first.encoded[:, number]
+        end = second.encoded[:, number]
+        middle = mixed.encoded[:, number]
         as_first = are_close(middle, start, tolerance)
         as_second = are_close(middle, end, tolerance)
         kinds = (~as_first & ~as_second, as_first & ~as_second, as_second & ~as_first)
-        pairs = np.concatenate([np.flatnonzero(kind)[:_WITNESSES] for kind in kinds])
+        witnesses = [np.flatnonzero(kind)[:_WITNESSES] for kind in kinds]
+        pairs = np.concatenate(witnesses)
         orders = [np.argsort(masks[pair], kind="stable") for pair in pairs]
         ends = zip(first.cells[pairs], second.cells[pairs], orders, strict=True)
         return self._collect_columns(number, ends)
@@ -327,7 +365,8 @@ class Trials:
         columns: set[int] = set()
         for start, end, order in ends:
             for direction in (order, order[::-1]):
-                passed = self.encode(_walk(start, end, direction))[:, number]
+                walk = _walk(start, end, direction)
+                passed = self.encode(walk)[:, number]
                 is_same = are_close(passed[1:], passed[:-1], self.tolerance[number])
                 columns |= set(direction[~is_same].tolist())
             if len(columns) > 1:
@@ -346,12 +385,15 @@ def _walk(start: Array, end: Array, order: Array) -> Array:
 def are_close(values: Array, others: Array, tolerance: Array) -> Array:
     """Where encoded values `(N, E)` or `(N,)` are the same but for rounding; NaN is the same as NaN."""
     close = np.asarray(values == others)
-    unequal = np.nonzero(~close)  # of one-hot columns, these are few
+    # of one-hot columns, these are few
+    unequal = np.nonzero(~close)
     left = values[unequal]
     right = np.broadcast_to(others, values.shape)[unequal]
+    allowed = np.broadcast_to(tolerance, values.shape)[unequal]
     with np.errstate(invalid="ignore"):
-        rounded = np.abs(left - right) <= np.broadcast_to(tolerance, values.shape)[unequal]
-    close[unequal] = rounded | (np.isnan(left) & np.isnan(right))
+        rounded = np.abs(left - right) <= allowed
+    are_nan = np.isnan(left) & np.isnan(right)
+    close[unequal] = rounded | are_nan
     return close
 
 
@@ -361,9 +403,19 @@ def measure_rounding(encoded: Array) -> Array:
     Columns of whole numbers are exact but for their last places. Others that single precision holds come from it.
     """
     values = np.where(np.isfinite(encoded), encoded, 0.0)
-    single = (values == values.astype(np.float32)).all(0) & (values != values.round()).any(0)
-    precision = np.where(single, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
-    return np.asarray(_ROUNDING * precision * np.abs(values).max(axis=0, initial=0.0))
+    fits_single = (values == values.astype(np.float32)).all(0)
+    has_fractions = (values != values.round()).any(0)
+    # whole numbers fit single precision as well, and say nothing of it
+    is_single = fits_single & has_fractions
+    precision = np.where(is_single, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    return np.asarray(_ROUNDING * precision * largest)
+
+
+def _draw_sources(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """For each cell of a table `(N, F)` the row from which a copy has it: those of each column in another order."""
+    rows, columns = shape
+    return generator.permuted(np.tile(np.arange(rows)[:, None], columns), axis=0)
 
 
 def _draw_partners(generator: np.random.Generator, count: int) -> Array:
@@ -378,7 +430,8 @@ def choose_rows(table: Table) -> Array:
     """Rows `(N, F)` in which columns are tried, in a random order that is always the same."""
     generator = np.random.default_rng(0)
     reference = table.rows.numpy()
-    spaced = np.linspace(0, len(reference) - 1, min(_REFERENCE_ROWS, len(reference)))
+    count = min(_REFERENCE_ROWS, len(reference))
+    spaced = np.linspace(0, len(reference) - 1, count)
     chosen_rows = reference[spaced.round().astype(int)]
     made_rows = make_rows(generator, list_all_values(table))
     return generator.permutation(np.concatenate([chosen_rows, made_rows]))

@@ -112,7 +112,8 @@ def describe_wrapping(estimator: Any) -> str:
     ]
     if not actions:
         return ""
-    kinds = dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator))
+    inner_kinds = [type(unwrap(inner).final).__name__ for inner in _list_held(estimator)]
+    kinds = dict.fromkeys(inner_kinds)
     names = ", ".join(list(kinds)[:3]) or "others"
     return f"{type(estimator).__name__} around {names}, which {actions[0]}"
 
@@ -158,12 +159,17 @@ def _list_held(estimator: Any) -> list[Any]:
     candidates: list[Any] = []
     for name, value in getattr(estimator, "__dict__", {}).items():
         if name.endswith("_"):  # fitted, as scikit-learn names it
-            candidates.extend(value if isinstance(value, list | tuple) else [value])
+            if isinstance(value, list | tuple):
+                inner_estimators = value
+            else:
+                inner_estimators = [value]
+            candidates.extend(inner_estimators)
     # a calibrated classifier predicts no class, and holds the estimator that does
-    answering = [
-        inner if hasattr(inner, "predict") else getattr(inner, "estimator", None)
-        for inner in candidates
-    ]
+    answering = []
+    for inner in candidates:
+        if not hasattr(inner, "predict"):
+            inner = getattr(inner, "estimator", None)
+        answering.append(inner)
     return [inner for inner in answering if hasattr(inner, "predict")]
 
 

@@ -86,7 +86,9 @@ Ladder = tuple[Mapping[str, Any], ...]
 
 def check_preset(preset: object, argument: str = "preset") -> None:
     """Raise `ArgumentError` unless `preset` is the name of one."""
-    near = suggest_name(preset, PRESETS) if isinstance(preset, str) else ""
+    near = ""
+    if isinstance(preset, str):
+        near = suggest_name(preset, PRESETS)
     check(preset in PRESETS, argument, f"one of {', '.join(PRESETS)}", f"{preset!r}{near}")
 
 
@@ -111,7 +113,10 @@ class _PresetsApplied(ConfigurationType):
         check_preset(preset)
         kind: Any = cls  # a class of metrics
         # a class of metrics is a dataclass, which type checkers do not know of T
-        positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
+        positional = []
+        for f in dataclasses.fields(kind):
+            if f.init and not f.kw_only:
+                positional.append(f.name)
         given_options = {*positional[: len(values)], *options}
         preset_values = {
             option: value
@@ -363,7 +368,9 @@ class Metric(metaclass=_PresetsApplied):
             ModelError: the module returns no logits.
         """
         hint = ": evaluate takes it; a metric takes its make_model(rows), rows = encode(texts)"
-        got = type(model).__name__ + (hint if hasattr(model, "encode") else "")
+        got = type(model).__name__
+        if hasattr(model, "encode"):
+            got += hint
         check(isinstance(model, Model), "model", "a standfast Model", got)
         is_generator = generator is None or isinstance(generator, torch.Generator)
         check(is_generator, "generator", "a torch.Generator or None", repr(generator))
@@ -378,7 +385,9 @@ class Metric(metaclass=_PresetsApplied):
             if not self.takes_widths:
                 _check_widths(model, inputs)
             check_one_for_all(explainer, inputs)
-            checked = None if targets is None else model.check_targets(targets, inputs)
+            checked = None
+            if targets is not None:
+                checked = model.check_targets(targets, inputs)
             warn_of_radius(self, model, inputs)
             count = Count(
                 self.name,
@@ -557,7 +566,9 @@ class Metric(metaclass=_PresetsApplied):
     @classmethod
     def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
         """Whether the value depends on an option, given all of them as `options()` has them."""
-        role = NO_EFFECT if option == "preset" else cls.roles.get(option)
+        if option == "preset":
+            return False
+        role = cls.roles.get(option)
         if not isinstance(role, PartOf):
             return role != NO_EFFECT
         owner = options.get(role.option)
@@ -586,7 +597,9 @@ def read_values(
 
 def _check_widths(model: Model, inputs: Tensor) -> None:
     """Raise `ArgumentError` for texts `(N, W)` of different lengths, unless all are too short to be evaluated."""
-    widths = None if model.black_box is None else model.black_box.find_widths(inputs)
+    widths = None
+    if model.black_box is not None:
+        widths = model.black_box.find_widths(inputs)
     if model.black_box is None or widths is None:
         return
     short = model.black_box.find_short(inputs)
@@ -635,7 +648,10 @@ def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> boo
     option = find_neighbourhood_option(metric)
     if not option or not required:
         return bool(option)
-    kind = metrics[_find_name(metric)] if isinstance(metric, str) else metric
+    if isinstance(metric, str):
+        kind = metrics[_find_name(metric)]
+    else:
+        kind = metric
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     return defaults.get(option) is dataclasses.MISSING
 

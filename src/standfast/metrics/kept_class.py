@@ -64,7 +64,8 @@ class KeptClass:
         counted = (self._drawn < self.most)[origin]
         self._drawn.index_add_(0, origin, counted.to(torch.int64))
         # J is below 0 while the class is kept; NaN is not below 0
-        self._kept.index_add_(0, origin, (counted & (margin < 0)).to(torch.int64))
+        is_kept = counted & (margin < 0)
+        self._kept.index_add_(0, origin, is_kept.to(torch.int64))
 
     def sample(self, seed: int, block: int = _BLOCK) -> Iterator[tuple[Tensor, Tensor]]:
         """Draw `most` points for each origin that can be evaluated: the numbers `(P,)` of a few origins, and their
@@ -83,7 +84,8 @@ class KeptClass:
             part_region = region.select(rows)
             streams = part_region.streams(seed)
             for start in range(0, self.most, block):
-                yield rows, part_region.sample(min(block, self.most - start), streams)
+                count = min(block, self.most - start)
+                yield rows, part_region.sample(count, streams)
 
     def draw(self, seed: int) -> None:
         """Draw for the origins that can be evaluated, and predict what was drawn."""
@@ -91,7 +93,8 @@ class KeptClass:
             return
         for rows, points in self.sample(seed, self.most):
             origin = rows.repeat_interleave(self.most)
-            self.add(self.probe.query_class(points.flatten(0, 1), origin).margin, origin)
+            measured = self.probe.query_class(points.flatten(0, 1), origin)
+            self.add(measured.margin, origin)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `NeighbourhoodResult`; NaN where the probe has skipped the origin, or nothing was drawn."""
@@ -99,7 +102,8 @@ class KeptClass:
             (3, len(self._drawn)), torch.nan, dtype=torch.float64, device=self._drawn.device
         )
         usable = self.probe.usable()
-        for count in sorted(set(self._drawn[usable].tolist()) - {0}):
+        counts = set(self._drawn[usable].tolist())
+        for count in sorted(counts - {0}):
             rows = usable[self._drawn[usable] == count]
             kept = self._kept[rows]
             shares[0, rows] = kept.double() / count
@@ -114,7 +118,9 @@ def plan_draws(budget: int, probe: Probe | None = None) -> int:
     In an L2 ball a draw of many features costs many that are rejected, so of large images there are fewer.
     """
     draws = min(_MOST, budget // _PART)
-    region = None if probe is None else probe.region
+    region = None
+    if probe is not None:
+        region = probe.region
     if region is None or region.is_plain:
         return draws
     return min(draws, _REJECTED // region.shape.numel())

@@ -27,7 +27,9 @@ def count_positions(inputs: Tensor, unit: Unit) -> int:
     >>> count_positions(inputs, "entry"), count_positions(inputs, "pixel")
     (216, 72)
     """
-    return math.prod(inputs.shape[1:] if unit == "entry" else spatial_shape(inputs))
+    if unit == "entry":
+        return math.prod(inputs.shape[1:])
+    return math.prod(spatial_shape(inputs))
 
 
 def sum_channels(maps: Tensor) -> Tensor:
@@ -71,7 +73,8 @@ def warn_of_coarse_maps(
     if unit != "entry" or maps.ndim < 3 or maps.shape[1] < 2:
         return
     finite = maps[torch.isfinite(maps).flatten(1).all(1)]
-    if len(finite) and bool((finite == finite[:, :1]).all()) and bool((finite != 0).any()):
+    is_same = finite == finite[:, :1]
+    if len(finite) and bool(is_same.all()) and bool((finite != 0).any()):
         if hasattr(explainer, "per_channel"):
             option = "give it per_channel=True, or "
         else:

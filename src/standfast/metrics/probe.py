@@ -148,7 +148,9 @@ class Probe:
         self.model, self.explainer = call.model, call.explainer
         self.region = region
         self.needs_maps = needs_maps
-        self.similarity = None if similarity is None else get_similarity(similarity)
+        self.similarity = None
+        if similarity is not None:
+            self.similarity = get_similarity(similarity)
         self.absolute = absolute
         self.explain = explain
         self.margin_kind = margin
@@ -156,7 +158,10 @@ class Probe:
         #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
         self._short = self._find_short(inputs)
         maps, logits = self._explain_all(inputs, targets, self._short)
-        self.targets = self.model.task.answer(logits) if targets is None else targets
+        if targets is None:
+            self.targets = self.model.task.answer(logits)
+        else:
+            self.targets = targets
         self.maps = maps
         self.logits = logits
         self._fixed = self.explainer.fixed_part(inputs)
@@ -174,7 +179,8 @@ class Probe:
     def _skip_unusable(self) -> None:
         """Skip the origins that cannot be evaluated; the first reason is the one that is kept."""
         if self._short is not None:
-            self.skip(self._short, "no_answer" if self.model.refusal else "degenerate")
+            why: Status = "no_answer" if self.model.refusal else "degenerate"
+            self.skip(self._short, why)
         finite = _finite(self.logits)
         if self.needs_maps:
             finite = finite & _finite(self.maps)
@@ -212,8 +218,11 @@ class Probe:
         maps = torch.zeros_like(x)
         rows = (~short).nonzero()[:, 0]
         if len(rows):
-            columns = [None if values is None else values[rows] for values in (targets, fixed)]
-            explained, logits[rows] = self.explainer.attribute_all(self.model, x[rows], *columns)
+            # nothing is explained of an input that is too short
+            of_rows = []
+            for values in (targets, fixed):
+                of_rows.append(None if values is None else values[rows])
+            explained, logits[rows] = self.explainer.attribute_all(self.model, x[rows], *of_rows)
             maps = maps.to(explained.dtype)
             maps[rows] = explained
         return maps, logits
@@ -253,7 +262,9 @@ class Probe:
                 that does not change: nothing was explained there, and the value 0 would be the best there is.
         """
         constant = is_degenerate(values.nan_to_num())
-        self.skip(constant if among is None else constant & among)
+        if among is not None:
+            constant = constant & among
+        self.skip(constant)
 
     def scatter_to_all(self, values: Tensor) -> Tensor:
         """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`.
@@ -283,7 +294,8 @@ class Probe:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
         if not isinstance(evaluations, Tensor):
             evaluations = torch.full_like(origin, evaluations)
-        self._evaluations.index_add_(0, origin, evaluations.to(torch.int64).expand(len(origin)))
+        counts = evaluations.to(torch.int64).expand(len(origin))
+        self._evaluations.index_add_(0, origin, counts)
 
     def common_fields(self, metric: _ConfiguredMetric, **of_usable: Tensor) -> dict[str, Any]:
         """Fields of a `Result`: what the metric and the probe know, and values of the usable origins `(n, ...)`.
@@ -351,8 +363,10 @@ class Probe:
         ]
         if len(parts) == 1:
             return parts[0]
+        # in the order of the fields of a measurement
         columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
+        joined = [None if column[0] is None else torch.cat(column) for column in columns]
+        return Measurement(*joined)  # type: ignore[arg-type]
 
     def _query(
         self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool
@@ -360,14 +374,23 @@ class Probe:
         """`query` for as many rows as their maps may be held at once."""
         targets = self.targets[origin]
         explained = self.choose_explained(targets)
-        fixed = None if self._fixed is None else self._fixed[origin]
-        short = None if self._short is None else self._short[origin]
+        fixed = None
+        if self._fixed is not None:
+            fixed = self._fixed[origin]
+        short = None
+        if self._short is not None:
+            short = self._short[origin]
         with recall_passes():
             signed, logits = self._explain_all(self.perturb(x, origin), explained, short, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
-        low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
-        finite = _finite(logits) & (are_finite(low, high) if compared is maps else _finite(maps))
+        values = compared.flatten(1)
+        low, high = extremes(values.to(working_dtype(compared)))
+        if compared is maps:
+            has_finite_maps = are_finite(low, high)
+        else:
+            has_finite_maps = _finite(maps)
+        finite = _finite(logits) & has_finite_maps
         constant = is_constant(low, high, torch.finfo(compared.dtype).eps) & finite
         self.count(origin, constant, ~finite)
         visible = None
@@ -388,7 +411,10 @@ class Probe:
         if want_distance:
             whole = self.reference[origin]
             # a position that only one of the inputs shows has no distance
-            difference = maps - whole if visible is None else (maps - whole) * visible
+            if visible is None:
+                difference = maps - whole
+            else:
+                difference = (maps - whole) * visible
             distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             # a margin must not depend on a map that the value ignores

@@ -131,7 +131,9 @@ class ProbeObjective(ABC):
         gradient = self.choose_gradient(search)
         if rough is None or not search.takes_draft:
             return search.run(self, region, budget, seed, gradient)
-        rough_gradient = None if gradient is None else rough.find_ascent
+        rough_gradient = None
+        if gradient is not None:
+            rough_gradient = rough.find_ascent
         # the rough map of the origin was needed before the search, so it counts as made
         draft = Draft(rough, rough_gradient, rough.rows, self.probe.rows_per_query, made_before=1)
         return search.run(self, region, budget, seed, gradient, draft)

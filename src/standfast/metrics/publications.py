@@ -18,4 +18,8 @@ def read_publications() -> Mapping[str, str]:
     entries = (
         (files("standfast.metrics") / "publications.bib").read_text("utf-8").strip().split("\n\n")
     )
-    return {re.split("[{,]", entry, maxsplit=2)[1]: entry for entry in entries}
+    publications = {}
+    for entry in entries:
+        _, key, *_ = re.split("[{,]", entry, maxsplit=2)
+        publications[key] = entry
+    return publications

@@ -57,7 +57,10 @@ def replace_positions(x: Tensor, replaced: Tensor, values: Tensor) -> Tensor:
     >>> replace_positions(torch.ones(1, 2, 2), torch.tensor([[0.0, 1.0]]), torch.tensor(5.0)).tolist()
     [[[1.0, 5.0], [1.0, 5.0]]]
     """
-    shape = x.shape[1:] if replaced.shape[1] == x[0].numel() else (1, *spatial_shape(x))
+    shape: tuple[int, ...] = x.shape[1:]
+    if replaced.shape[1] != x[0].numel():
+        # positions are replaced in all channels
+        shape = (1, *spatial_shape(x))
     # a weight of 0 or 1 gives one of the two ends exactly, several times faster than `where` on a CPU
     return x.lerp_(values, replaced.reshape(-1, *shape))
 
@@ -130,7 +133,8 @@ class ReplacedCopies:
 
         with torch.no_grad():
             (values,) = self.run(forward, replace, owner, *columns)
-        self.probe.count(owner, torch.zeros_like(values, dtype=torch.bool), values.isnan())
+        none_constant = torch.zeros_like(values, dtype=torch.bool)
+        self.probe.count(owner, none_constant, values.isnan())
         return values
 
     def curve(
@@ -157,14 +161,16 @@ class ReplacedCopies:
         """
 
         def replace(owner: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-            return (ranks[owner] < count[:, None]).to(values.dtype), values[owner]
+            replaced = ranks[owner] < count[:, None]
+            return replaced.to(values.dtype), values[owner]
 
         def read(outputs: Tensor, owner: Tensor, count: Tensor) -> Tensor:
             return self.probe.measure_score(outputs, owner, score)
 
         numbers = torch.arange(len(self.inputs), device=counts.device)
         owner, count = torch.cartesian_prod(numbers, counts).unbind(1)
-        return self.scores(read, replace, owner, count).reshape(len(numbers), -1)
+        scores = self.scores(read, replace, owner, count)
+        return scores.reshape(len(numbers), -1)
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,8 @@ class PerturbationCurves:
         NaN where a copy was not wanted, or the model was not finite on it.
         """
         copies = self.draws * self.wanted[0].numel()
-        group = max(1, min(count_at_once(_ELEMENTS, rows) // self.positions, _COPIES // copies))
+        held_at_once = count_at_once(_ELEMENTS, rows) // self.positions
+        group = max(1, min(held_at_once, _COPIES // copies))
         if not len(rows):
             return
         for part in torch.split(rows, group):
@@ -211,14 +218,16 @@ class PerturbationCurves:
         is_wanted = self.wanted[part]
         shape = (len(part), self.draws, *is_wanted.shape[1:])
         scores = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
-        samples = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)
-        numbers = torch.arange(self.draws, device=part.device).repeat(len(part))
+        device = part.device
+        samples = torch.arange(len(part), device=device).repeat_interleave(self.draws)
+        numbers = torch.arange(self.draws, device=device).repeat(len(part))
 
         def score(logits: Tensor, owner: Tensor, *_: Tensor) -> Tensor:
             return self.copies.probe.measure_score(logits, owner, self.score)
 
         # one draw of a sample at a time, as many of them as may be held at once
-        size = max(1, count_at_once(_ELEMENTS, part) // self.copies.inputs[0].numel())
+        entries = self.copies.inputs[0].numel()
+        size = max(1, count_at_once(_ELEMENTS, part) // entries)
         for sample, number in zip(
             torch.split(samples, size), torch.split(numbers, size), strict=True
         ):
@@ -241,7 +250,10 @@ def _replace_below(ranks: Tensor, values: Tensor) -> Replace:
     """Replaces the positions whose rank is below a copy's count by its row of the values, or by the only row."""
 
     def replace(owner: Tensor, row: Tensor, ranked: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-        replaced = ranks.index_select(0, ranked).lt_(count[:, None]).to(values.dtype)
-        return replaced, values if len(values) == 1 else values.index_select(0, row)
+        ranks_of_rows = ranks.index_select(0, ranked)
+        replaced = ranks_of_rows.lt_(count[:, None]).to(values.dtype)
+        if len(values) == 1:
+            return replaced, values
+        return replaced, values.index_select(0, row)
 
     return replace

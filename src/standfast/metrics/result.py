@@ -96,13 +96,24 @@ class Result:
         return len(self.status)
 
     def __repr__(self) -> str:
-        counts = {status: self.status.count(status) for status in STATUSES if status in self.status}
+        counts = {}
+        for status in STATUSES:
+            if status in self.status:
+                counts[status] = self.status.count(status)
         skipped = ", ".join(
             f"{count} {status}" for status, count in counts.items() if status != "ok"
         )
-        values = [value for value in self.frame()["value"].to_list() if value is not None]
-        middle = f", median {statistics.median(values):z.4g}" if values else ""
-        samples = "1 sample" if len(self) == 1 else f"{len(self)} samples"
+        values = []
+        for value in self.frame()["value"].to_list():
+            if value is not None:
+                values.append(value)
+        middle = ""
+        if values:
+            middle = f", median {statistics.median(values):z.4g}"
+        if len(self) == 1:
+            samples = "1 sample"
+        else:
+            samples = f"{len(self)} samples"
         if skipped:
             samples += f" ({skipped})"
         return f"{type(self).__name__}({self.metric}, {samples}{middle})"

@@ -170,12 +170,15 @@ class SeedAgreement(Metric):
             for name, values in fields.items()
         }
         small = maps[:1].numel() <= _STORED
-        stored = maps.nan_to_num().float() if small and len(maps) else None
+        stored = None
+        if small and len(maps):
+            stored = maps.nan_to_num().float()
         return SeedAgreementResult(**probe.common_fields(self, **scattered), seed_maps=stored)
 
     def _compare(self, maps: Tensor, has_seed: bool) -> dict[str, Array]:
         """The numbers of usable inputs, from their maps `(n, R, ...)` and whether the explainer has a seed."""
-        similarity, (first, second) = get_similarity(self.similarity), list_pairs(self.seeds)
+        similarity = get_similarity(self.similarity)
+        first, second = list_pairs(self.seeds)
         count = len(maps)
         flat = maps.flatten(2).double().cpu().numpy()
         compared = maps.abs() if self.absolute else maps
@@ -185,16 +188,18 @@ class SeedAgreement(Metric):
             if count:
                 a, b = (similarity.of_maps(compared[:, seed]) for seed in (r, s))
                 values[:, pair] = similarity(a, b).double().cpu().numpy()
-                others["kendall"][:, pair] = kendall(flat[:, r], flat[:, s])
-                others["overlap"][:, pair] = overlap(flat[:, r], flat[:, s], self.top)
-                others["signs"][:, pair] = agree_in_sign(flat[:, r], flat[:, s], self.top)
+                one, other = flat[:, r], flat[:, s]
+                others["kendall"][:, pair] = kendall(one, other)
+                others["overlap"][:, pair] = overlap(one, other, self.top)
+                others["signs"][:, pair] = agree_in_sign(one, other, self.top)
         correlation = similarity.larger_is_closer
         value, low, high = interval_over_seeds(values, self.seeds, correlation)
         same = (flat == flat[:, :1]).all((1, 2))
         # pairs that are all equally similar show no error of their mean, although the maps differ
         unsure = ~same & (np.ptp(values, axis=1) <= 1e-12)
         low = np.where(unsure & correlation, bound_equal_similarities(value, self.seeds), low)
-        chance = np.full(count, min(self.top / flat.shape[2], 1.0))
+        share = min(self.top / flat.shape[2], 1.0)
+        chance = np.full(count, share)
         means = {name: of_pairs.mean(1) for name, of_pairs in others.items()}
         split = find_two_groups(values, self.seeds)
         varied = has_seed | ~_are_same(flat)

@@ -231,7 +231,10 @@ class BlackBox(nn.Module):
     def _check_probabilities(self, scores: Array, rows: Array) -> None:
         """Raise `FailedModuleError` for scores `(N,)` or `(N, classes)` that are not in [0, 1] with a sum of 1."""
         by_row = scores.reshape(len(rows), -1)
-        sums = by_row.sum(1) if scores.ndim == 2 else np.ones(len(rows))
+        if scores.ndim == 2:
+            sums = by_row.sum(1)
+        else:
+            sums = np.ones(len(rows))
         with np.errstate(invalid="ignore"):  # NaN is not wrong here
             has_wrong_sum = np.abs(sums - 1) > _TOLERANCE
             is_outside = (np.abs(by_row - 0.5) > 0.5 + _TOLERANCE).any(1)

@@ -43,7 +43,9 @@ def describe_failure(
     error: Exception, shape: tuple[int, ...], rows: int, dtype: torch.dtype
 ) -> FailedModuleError:
     """What torch says, with the shape of the user's inputs, and how many rows failed where they are others."""
-    part = "" if rows == shape[0] else f", of a batch of {rows}"
+    part = ""
+    if rows != shape[0]:
+        part = f", of a batch of {rows}"
     return FailedModuleError(
         f"module: failed on inputs of shape {shape}, dtype {dtype}. It says{part}: {error}"
     )

@@ -139,6 +139,8 @@ class Model:
     standfast.errors.ArgumentError: inputs: expected values within the bounds [0, 1], got values in [2, 2]
     """
 
+    # Construction
+
     def __init__(
         self,
         module: nn.Module,
@@ -159,7 +161,9 @@ class Model:
             self.task = name_classes_of(module.function, self.task)
         check_where(output)
         self.output = output
-        self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
+        self.extras: tuple[str, ...] = tuple(extras)
+        if isinstance(extras, str):
+            self.extras = (extras,)
         module = check_module(module)
         check(
             preprocess is None or callable(preprocess),
@@ -180,7 +184,10 @@ class Model:
         self._other_types = tuple(other_types)
         self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
         forward = self._fit_types(module, forward, mixed_precision)
-        self.module = module if forward is None else ForwardWrapper(module, forward)
+        if forward is None:
+            self.module = module
+        else:
+            self.module = ForwardWrapper(module, forward)
         self.preprocess = preprocess
         self.black_box = find_black_box(self.module)
         if self.black_box is not None:
@@ -321,296 +328,7 @@ class Model:
         module = BlackBox(fit_method(function, task, output), scores, dtype)
         return cls(module, bounds, batch_size=batch_size, reference=reference, task=task)
 
-    def _replace(self, **changes: Any) -> Model:
-        """This model with other values of some attributes; they share row budgets, and what was warned of."""
-        other = copy.copy(self)
-        for attribute, value in changes.items():
-            assert hasattr(self, attribute)
-            setattr(other, attribute, value)
-        return other
-
-    def with_reference(self, inputs: Tensor) -> Model:
-        """This model with the inputs as its reference, if they are at least 8 rows of a table and it has none.
-
-        Args:
-            inputs: checked, `(N, ...)`, on its device.
-
-        >>> model = Model(nn.Linear(1, 2), bounds=(0.0, 9.0), device="cpu")
-        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.baseline
-        tensor([4.])
-        """
-        if self.reference is not None or inputs.ndim != 2 or len(inputs) < FEWEST_ROWS:
-            return self
-        return self._replace(reference=make_reference(inputs))
-
-    def with_rows(self, rows: Tensor) -> Model:
-        """This model with the values `(B, F)` that replace others, however few rows they are."""
-        return self._replace(reference=make_reference(self.check_inputs(rows, "reference")))
-
-    def move_towards(self, x: Tensor, others: Tensor, share: float) -> Tensor:
-        """Inputs `(N, ...)` moved by a share of the way to others; of words, this share of them is replaced."""
-        if self.black_box is None:
-            moved = None
-        else:
-            moved = self.black_box.replace_share(x, others, share)
-        return x + share * (others - x) if moved is None else moved
-
-    def with_width(self, width: int) -> Model:
-        """This model for inputs of so many columns, of those that its reference has; itself without a reference."""
-        if self.reference is None or self.reference.known.shape[1] == width:
-            return self
-        return self.with_rows(self.reference.known[:, :width].to(self.dtype))
-
-    def with_background(self, seed: int) -> Model:
-        """This model with other rows of its reference, drawn by a seed, for what averages over some; itself without."""
-        if self.reference is None:
-            return self
-        return self._replace(reference=self.reference.redraw(seed))
-
-    def with_background_rows(self, rows: Tensor) -> Model:
-        """This model with these rows `(B, F)` of its reference, for what averages over some; itself without one."""
-        if self.reference is None:
-            return self
-        return self._replace(reference=replace(self.reference, rows=rows.to(self.reference.rows)))
-
-    def reference_for(self, x: Tensor) -> Reference | None:
-        """The reference for inputs `x` `(N, ...)`; None for images, series, and if there is none.
-
-        Raises:
-            ArgumentError: `x` has another number of columns.
-        """
-        if self.reference is None or x.ndim != 2:
-            return None
-        columns = self.reference.baseline.shape[0]
-        check(
-            columns == x.shape[1],
-            "reference",
-            f"rows with {x.shape[1]} columns, as the inputs have",
-            columns,
-        )
-        return self.reference
-
-    def to(self, device: str | torch.device) -> Model:
-        """The same model on a device, as the constructor takes it; the module itself is moved."""
-        moved = Model(
-            self.module,
-            self.bounds,
-            self.preprocess,
-            device,
-            self.batch_size,
-            mixed_precision=self.mixed_precision,
-            task=self.task,
-            output=self.output,
-            extras=self.extras,
-        )
-        # as it is, also if other rows of it were drawn; what reads it sends it to the device of its inputs
-        moved.reference = self.reference
-        return moved
-
-    def for_sample(self, extras: Mapping[str, Tensor], row: int) -> Model:
-        """The model with the further inputs of one sample, which go with all its copies; itself if it has none.
-
-        Args:
-            extras: of all samples, `(N, ...)` each, by name.
-            row: the number of the sample.
-
-        Raises:
-            ArgumentError: one of the names in `Model.extras` is not there.
-        """
-        if not self.extras:
-            return self
-        expected = f"data with the extras {', '.join(self.extras)} of the model"
-        check(bool(extras), "extras", expected, "data without any")
-        for name in self.extras:
-            if name not in extras:
-                raise UnknownNameError("extras", name, extras)
-        extras_of_row = {name: extras[name][row : row + 1] for name in self.extras}
-        bound = None if self.black_box is None else self.black_box.bind(extras_of_row)
-        if bound is not None:
-            return self.with_box(bound)
-
-        def run(module: nn.Module, x: Tensor) -> Any:
-            copies = {
-                name: extra.to(x.device).expand(len(x), *extra.shape[1:])
-                for name, extra in extras_of_row.items()
-            }
-            return module(x, **copies)
-
-        return self._replace(module=ForwardWrapper(self.module, run), extras=())
-
-    @property
-    def runs_rows_once(self) -> bool:
-        """Whether the module keeps what it has answered to a row, so that equal rows are run once."""
-        return self.black_box is not None and self.black_box.remembers
-
-    @property
-    def refusal(self) -> str:
-        """Why the module answers nothing for the sample that it is bound to; empty where it answers."""
-        return "" if self.black_box is None else self.black_box.refusal
-
-    def forgetting(self) -> contextlib.AbstractContextManager[None]:
-        """Inside the block the module runs all rows, also those whose answers it remembers from before."""
-        return contextlib.nullcontext() if self.black_box is None else self.black_box.forgetting()
-
-    def with_box(self, box: BlackBox) -> Model:
-        """This model with another black box in the place of its own, which needs no further inputs."""
-        return self._replace(module=box, black_box=box, extras=())
-
-    def of_score(self, answer: Tensor) -> Model:
-        """A model whose class 0 has the score of one answer `(1, ...)` of this model's task as its logit.
-
-        For what knows classes alone, such as other packages. Class 1 has the negative logit.
-        """
-
-        def run(module: nn.Module, x: Tensor) -> Tensor:
-            outputs = self.task.read(find_output(module(x), self.output, len(x)), len(x))
-            score = self.task.score(outputs, answer.expand(len(x), *answer.shape[1:]))
-            return torch.stack([score, -score], 1)
-
-        wrapped = ForwardWrapper(self.module, run)
-        return self._replace(
-            task=Classification(), output=None, module=wrapped, _logits_checked=True
-        )
-
-    def with_task(self, task: Task) -> Model:
-        """This model with another task, such as a decision by its answers."""
-        return self._replace(task=task, classes=None, _logits_checked=False, _values_checked=False)
-
-    def with_class_names(self, names: Sequence[str]) -> Model:
-        """This model with a task that knows the classes of the data by name; itself where its task needs none.
-
-        Raises:
-            ArgumentError: the task names a class that is not among them.
-        """
-        task = self.task.name_classes(names)
-        return self if task is self.task else self.with_task(task)
-
-    @property
-    def undecided(self) -> Model:
-        """The model with the task that reads the module; itself where no decision is made of what that says."""
-        if self.task.below is self.task:
-            return self
-        # this model has a look at the outputs
-        return self._replace(
-            task=self.task.below, classes=None, _logits_checked=True, _values_checked=True
-        )
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
-        return self.black_box is None
-
-    def __repr__(self) -> str:
-        if self.differentiable:
-            parameters = sum(parameter.numel() for parameter in self.module.parameters())
-            kind = f"{parameters:,} parameters"
-        else:
-            kind = "a function without gradients"
-        lower, upper = self.bounds
-        is_same_everywhere = lower.numel() == upper.numel() == 1
-        bounds = (
-            f"bounds {describe_bounds(self.bounds)}{'' if is_same_everywhere else ' by channel'}"
-        )
-        preprocess = "" if self.preprocess is None else ", preprocess"
-        return f"Model({module_name(self.module)}, {kind}, {bounds}, {self.device}{preprocess})"
-
-    def warn_once(self, text: str) -> None:
-        """Warn, unless this model has warned of the same already."""
-        if text not in self._warned:
-            self._warned.add(text)
-            warn_user(text)
-
-    def _warn_of(self, text: str) -> None:
-        """Warn once, unless there is nothing to say."""
-        if text:
-            self.warn_once(text)
-
-    def check_repeatable(
-        self, inputs: Tensor, in_batches: bool = False, outputs: Tensor | None = None
-    ) -> None:
-        """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
-
-        Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
-        and attributes that `forward` changes are as before afterwards. A module that fails is left to the caller.
-
-        Args:
-            inputs: checked, `(N, ...)`.
-            in_batches: check also that they get the same logits whatever else is in the batch: two more small batches.
-            outputs: of the inputs, `(N, ...)`, where they are known. Then one small batch tells, unless it differs.
-
-        Raises:
-            ModelError: it does not; the message names the cause where it is known.
-        """
-        if self._repeatable_module is self.module and not in_batches:
-            return
-        first_inputs = inputs[:MOST_TRIED].to(self.device)
-        repetition = Repetition(
-            self.bounds, self.precision, self.device, self._answer_flat, self._aside
-        )
-        is_same = outputs is not None and repetition.is_same(
-            first_inputs, outputs[: len(first_inputs)]
-        )
-        if not is_same:
-            try:
-                differences = repetition.compare(first_inputs, in_batches)
-            except (Exception, SystemExit):  # whatever the module raises: the caller meets it again
-                return
-            differences.refuse(self.module)
-        self._repeatable_module = self.module
-
-    @contextlib.contextmanager
-    def _aside(self) -> Iterator[None]:
-        """A session without gradients whose rows do not count, and after which the module is as before."""
-        with (
-            keep_state(self.module),
-            self.watch(lambda count: None),
-            self.session(),
-            torch.no_grad(),
-        ):
-            yield
-
-    def _answer_flat(self, x: Tensor) -> Tensor:
-        """The logits of inputs `(N, ...)`, inside a session, as `(N, K)`."""
-        (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
-        return logits.double().flatten(1)
-
-    @contextlib.contextmanager
-    def naming(self, inputs: Tensor) -> Iterator[None]:
-        """Inside the block, errors of the module name the shape of the user's `inputs`, not that of a part of them.
-
-        Raises:
-            ArgumentError: the module fails on the inputs, but not on the same ones in another layout.
-        """
-        before = self._named_shape
-        is_outermost = before is None
-        if is_outermost:
-            self._named_shape = tuple(inputs.shape)
-        try:
-            yield
-        except FailedModuleError as error:
-            if is_outermost and self.differentiable:
-                hint = suggest_layout(inputs, self._accepts_layout)
-            else:
-                hint = ""
-            if hint:
-                raise ArgumentError(
-                    "inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})"
-                ) from error
-            raise
-        finally:
-            self._named_shape = before
-
-    def _accepts_layout(self, inputs: Tensor) -> bool:
-        """Whether the module accepts the first of the inputs in this layout, and the preprocessing keeps all of it."""
-        try:
-            with self.session(), torch.no_grad():
-                batch = inputs[:1].to(self.device)
-                prepared = batch if self.preprocess is None else self.preprocess(batch)
-                return (
-                    not drops_part_of_sample(batch, prepared) and self.forward(batch).shape[0] == 1
-                )
-        except Exception:  # whatever the module raises
-            return False
+    # The call: outputs for a batch
 
     @contextlib.contextmanager
     def session(self) -> Iterator[None]:
@@ -635,67 +353,16 @@ class Model:
             self._depth = 0
             self._doubtful = None
 
-    def check_gradients(self, scores: Tensor, x: Tensor) -> None:
-        """As `check_has_gradients`, for scores of what `forward` returned for `x`; in a session only the first time.
-
-        To look at a graph takes as long as several rows of a small network. In a session the module stays as it is, and
-        a later batch to which no graph leads is noticed by its gradient (`compute_gradient`).
-
-        Raises:
-            NoGradientsError: gradients by `x` say nothing of the scores.
-        """
-        if self._depth and self._differentiated_module is self.module:
-            return
-        check_has_gradients(scores, x)
-        self._differentiated_module = self.module
-
-    @contextlib.contextmanager
-    def watch(
-        self, on_inputs: Callable[[int], None], on_rows: Callable[[int], None] | None = None
-    ) -> Iterator[None]:
-        """Inside the block, `on_inputs(count)` is called whenever `count` more inputs were predicted or explained.
-
-        It may raise an error to stop what is running. An input of an explainer that runs many copies counts once.
-        `on_rows(count)` is called whenever the module has run on `count` more rows, copies that fill a batch included.
-
-        >>> model = Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu", batch_size=16)
-        >>> seen = []
-        >>> with model.watch(seen.append):
-        ...     _ = model.logits(torch.rand(20, 4))
-        >>> seen
-        [16, 4]
-        """
-        before = self._on_inputs, self._on_rows, self.is_watched
-        self._on_inputs = on_inputs
-        self._on_rows = on_rows
-        self.is_watched = True
-        try:
-            yield
-        finally:
-            self._on_inputs, self._on_rows, self.is_watched = before
-
-    @contextlib.contextmanager
-    def showing(self, count: Count, show: bool = True) -> Iterator[None]:
-        """Inside the block, show how much was evaluated, if it takes long; who watches the model shows it himself.
-
-        Args:
-            count: counts what is evaluated, and puts it into words.
-            show: False if nothing is shown, also not by what is called inside.
-        """
-        if self.is_watched:
-            yield
-            return
-        shown = show_progress(count.describe, only_if_long=True, show=show)
-        with shown, self.watch(count.add_inputs, count.add_rows):
-            yield
-
     def forward(self, x: Tensor) -> Tensor:
         """Logits `(N, classes)` of one batch `x`, or the outputs of another task `(N, ...)`; gradients flow to `x`.
 
         Call it in a session. It does not check the values of `x` and does not split the batch; `logits` does both.
         """
         unprepared = x if self.overwrites is False else x.clone()
-        prepared = unprepared if self.preprocess is None else self.preprocess(unprepared)
+        if self.preprocess is None:
+            prepared = unprepared
+        else:
+            prepared = self.preprocess(unprepared)
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
         outputs = self._read_outputs(prepared)
@@ -742,8 +409,12 @@ class Model:
         ):
             # there is nothing, such as no box, so nothing depends on the inputs
             outputs = outputs + 0 * x.sum()
-        self.classes = outputs.shape[1] if self.task.classes else None
-        self.width = outputs.shape[1] if outputs.ndim == 2 else None
+        self.classes = None
+        if self.task.classes:
+            self.classes = outputs.shape[1]
+        self.width = None
+        if outputs.ndim == 2:
+            self.width = outputs.shape[1]
         return outputs
 
     def _read_returned(self, returned: Any, x: Tensor) -> tuple[Tensor, bool]:
@@ -805,31 +476,113 @@ class Model:
             run_eagerly(),
         ):
             x.requires_grad_(True)
-            returned = self.module(
-                x.clone() if self.preprocess is None else self.preprocess(x.clone())
-            )
+            # a module or a preprocessing may change its input in place
+            prepared = x.clone()
+            if self.preprocess is not None:
+                prepared = self.preprocess(prepared)
+            returned = self.module(prepared)
             said = describe_graph(self.task.below, find_output(returned, self.output, len(x)))
         if said:
             self.warn_once(f"module: {said}")
         else:
             self._warn_of(describe_other_problem(self.task, self.module, first_outputs))
 
-    def logits(self, inputs: Tensor) -> Tensor:
-        """Logits `(N, classes)`, or the outputs of another task `(N, ...)`, of inputs `(N, ...)` within the bounds.
+    @contextlib.contextmanager
+    def watch(
+        self, on_inputs: Callable[[int], None], on_rows: Callable[[int], None] | None = None
+    ) -> Iterator[None]:
+        """Inside the block, `on_inputs(count)` is called whenever `count` more inputs were predicted or explained.
+
+        It may raise an error to stop what is running. An input of an explainer that runs many copies counts once.
+        `on_rows(count)` is called whenever the module has run on `count` more rows, copies that fill a batch included.
+
+        >>> model = Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu", batch_size=16)
+        >>> seen = []
+        >>> with model.watch(seen.append):
+        ...     _ = model.logits(torch.rand(20, 4))
+        >>> seen
+        [16, 4]
+        """
+        before = self._on_inputs, self._on_rows, self.is_watched
+        self._on_inputs = on_inputs
+        self._on_rows = on_rows
+        self.is_watched = True
+        try:
+            yield
+        finally:
+            self._on_inputs, self._on_rows, self.is_watched = before
+
+    def check_gradients(self, scores: Tensor, x: Tensor) -> None:
+        """As `check_has_gradients`, for scores of what `forward` returned for `x`; in a session only the first time.
+
+        To look at a graph takes as long as several rows of a small network. In a session the module stays as it is, and
+        a later batch to which no graph leads is noticed by its gradient (`compute_gradient`).
 
         Raises:
-            ArgumentError: the inputs have the wrong type, dtype, shape or range, or are not finite.
-            ModelError: the module fails, does not return an `(N, classes)` tensor, or returns NaN or infinite logits.
+            NoGradientsError: gradients by `x` say nothing of the scores.
         """
-        inputs = self.check_inputs(inputs)
-        with self.naming(inputs), self.session(), torch.no_grad():
-            (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
-        check_finite(out)
-        return out
+        if self._depth and self._differentiated_module is self.module:
+            return
+        check_has_gradients(scores, x)
+        self._differentiated_module = self.module
 
-    def predict(self, inputs: Tensor) -> Tensor:
-        """The predicted classes, int64 `(N,)`; of another task its answers `(N, k)`. Raises as `logits` does."""
-        return self.task.answer(self.logits(inputs))
+    @contextlib.contextmanager
+    def naming(self, inputs: Tensor) -> Iterator[None]:
+        """Inside the block, errors of the module name the shape of the user's `inputs`, not that of a part of them.
+
+        Raises:
+            ArgumentError: the module fails on the inputs, but not on the same ones in another layout.
+        """
+        before = self._named_shape
+        is_outermost = before is None
+        if is_outermost:
+            self._named_shape = tuple(inputs.shape)
+        try:
+            yield
+        except FailedModuleError as error:
+            if is_outermost and self.differentiable:
+                hint = suggest_layout(inputs, self._accepts_layout)
+            else:
+                hint = ""
+            if hint:
+                raise ArgumentError(
+                    "inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})"
+                ) from error
+            raise
+        finally:
+            self._named_shape = before
+
+    def _accepts_layout(self, inputs: Tensor) -> bool:
+        """Whether the module accepts the first of the inputs in this layout, and the preprocessing keeps all of it."""
+        try:
+            with self.session(), torch.no_grad():
+                batch = inputs[:1].to(self.device)
+                if self.preprocess is None:
+                    prepared = batch
+                else:
+                    prepared = self.preprocess(batch)
+                return (
+                    not drops_part_of_sample(batch, prepared) and self.forward(batch).shape[0] == 1
+                )
+        except Exception:  # whatever the module raises
+            return False
+
+    @contextlib.contextmanager
+    def showing(self, count: Count, show: bool = True) -> Iterator[None]:
+        """Inside the block, show how much was evaluated, if it takes long; who watches the model shows it himself.
+
+        Args:
+            count: counts what is evaluated, and puts it into words.
+            show: False if nothing is shown, also not by what is called inside.
+        """
+        if self.is_watched:
+            yield
+            return
+        shown = show_progress(count.describe, only_if_long=True, show=show)
+        with shown, self.watch(count.add_inputs, count.add_rows):
+            yield
+
+    # Inputs and targets, checked
 
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
         """`inputs` on the model's device, in the model's dtype, and clamped to the bounds.
@@ -905,9 +658,8 @@ class Model:
             return self.predict(inputs)
         expanded = expand_targets(targets, len(inputs)).to(self.device)
         fits = expanded.is_floating_point() == self.task.takes_vectors
-        expected = (
-            f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
-        )
+        form = "vectors" if self.task.takes_vectors else "whole numbers"
+        expected = f"{form} for {self.task.name}"
         check(fits, "targets", expected, getattr(targets, "dtype", targets))
         counts_classes = self.task.classes  # and then the values of outputs are not wanted
         answered_inputs = inputs[:1] if counts_classes else inputs
@@ -916,6 +668,25 @@ class Model:
                 lambda x: (self.forward(x),), answered_inputs, needs_bits=not counts_classes
             )
         return self.task.answer(outputs, expanded)
+
+    # Outputs for many inputs
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Logits `(N, classes)`, or the outputs of another task `(N, ...)`, of inputs `(N, ...)` within the bounds.
+
+        Raises:
+            ArgumentError: the inputs have the wrong type, dtype, shape or range, or are not finite.
+            ModelError: the module fails, does not return an `(N, classes)` tensor, or returns NaN or infinite logits.
+        """
+        inputs = self.check_inputs(inputs)
+        with self.naming(inputs), self.session(), torch.no_grad():
+            (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
+        check_finite(out)
+        return out
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The predicted classes, int64 `(N,)`; of another task its answers `(N, k)`. Raises as `logits` does."""
+        return self.task.answer(self.logits(inputs))
 
     def map_rows(
         self,
@@ -1003,7 +774,10 @@ class Model:
         known_failure = describe_known_failure(error)
         if known_failure is not None:
             return known_failure
-        shape = tuple(inputs.shape) if self._named_shape is None else self._named_shape
+        if self._named_shape is None:
+            shape = tuple(inputs.shape)
+        else:
+            shape = self._named_shape
         failure: Exception = error
         rows = len(inputs)
         try:  # torch's text has the number of rows, which were padded: what does it say of the user's?
@@ -1081,3 +855,272 @@ class Model:
                 raise self._explain(error, sample) from error
         bytes_of_sample = sample[0].numel() * sample.element_size()
         return count_fitting(max(counted.bytes, bytes_of_sample), self.device, kind)
+
+    # What is known of the model
+
+    def __repr__(self) -> str:
+        if self.differentiable:
+            parameters = sum(parameter.numel() for parameter in self.module.parameters())
+            kind = f"{parameters:,} parameters"
+        else:
+            kind = "a function without gradients"
+        lower, upper = self.bounds
+        is_same_everywhere = lower.numel() == upper.numel() == 1
+        bounds = f"bounds {describe_bounds(self.bounds)}"
+        if not is_same_everywhere:
+            bounds += " by channel"
+        preprocess = ""
+        if self.preprocess is not None:
+            preprocess = ", preprocess"
+        return f"Model({module_name(self.module)}, {kind}, {bounds}, {self.device}{preprocess})"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
+        return self.black_box is None
+
+    @property
+    def runs_rows_once(self) -> bool:
+        """Whether the module keeps what it has answered to a row, so that equal rows are run once."""
+        return self.black_box is not None and self.black_box.remembers
+
+    @property
+    def refusal(self) -> str:
+        """Why the module answers nothing for the sample that it is bound to; empty where it answers."""
+        if self.black_box is None:
+            return ""
+        return self.black_box.refusal
+
+    def forgetting(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block the module runs all rows, also those whose answers it remembers from before."""
+        if self.black_box is None:
+            return contextlib.nullcontext()
+        return self.black_box.forgetting()
+
+    def reference_for(self, x: Tensor) -> Reference | None:
+        """The reference for inputs `x` `(N, ...)`; None for images, series, and if there is none.
+
+        Raises:
+            ArgumentError: `x` has another number of columns.
+        """
+        if self.reference is None or x.ndim != 2:
+            return None
+        columns = self.reference.baseline.shape[0]
+        check(
+            columns == x.shape[1],
+            "reference",
+            f"rows with {x.shape[1]} columns, as the inputs have",
+            columns,
+        )
+        return self.reference
+
+    def move_towards(self, x: Tensor, others: Tensor, share: float) -> Tensor:
+        """Inputs `(N, ...)` moved by a share of the way to others; of words, this share of them is replaced."""
+        if self.black_box is None:
+            moved = None
+        else:
+            moved = self.black_box.replace_share(x, others, share)
+        if moved is None:
+            return x + share * (others - x)
+        return moved
+
+    def check_repeatable(
+        self, inputs: Tensor, in_batches: bool = False, outputs: Tensor | None = None
+    ) -> None:
+        """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
+
+        Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
+        and attributes that `forward` changes are as before afterwards. A module that fails is left to the caller.
+
+        Args:
+            inputs: checked, `(N, ...)`.
+            in_batches: check also that they get the same logits whatever else is in the batch: two more small batches.
+            outputs: of the inputs, `(N, ...)`, where they are known. Then one small batch tells, unless it differs.
+
+        Raises:
+            ModelError: it does not; the message names the cause where it is known.
+        """
+        if self._repeatable_module is self.module and not in_batches:
+            return
+        first_inputs = inputs[:MOST_TRIED].to(self.device)
+        repetition = Repetition(
+            self.bounds, self.precision, self.device, self._answer_flat, self._aside
+        )
+        is_same = outputs is not None and repetition.is_same(
+            first_inputs, outputs[: len(first_inputs)]
+        )
+        if not is_same:
+            try:
+                differences = repetition.compare(first_inputs, in_batches)
+            except (Exception, SystemExit):  # whatever the module raises: the caller meets it again
+                return
+            differences.refuse(self.module)
+        self._repeatable_module = self.module
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """A session without gradients whose rows do not count, and after which the module is as before."""
+        with (
+            keep_state(self.module),
+            self.watch(lambda count: None),
+            self.session(),
+            torch.no_grad(),
+        ):
+            yield
+
+    def _answer_flat(self, x: Tensor) -> Tensor:
+        """The logits of inputs `(N, ...)`, inside a session, as `(N, K)`."""
+        (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
+        return logits.double().flatten(1)
+
+    def warn_once(self, text: str) -> None:
+        """Warn, unless this model has warned of the same already."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warn_user(text)
+
+    def _warn_of(self, text: str) -> None:
+        """Warn once, unless there is nothing to say."""
+        if text:
+            self.warn_once(text)
+
+    # Changes: a copy of the model that differs in one thing
+
+    def _replace(self, **changes: Any) -> Model:
+        """This model with other values of some attributes; they share row budgets, and what was warned of."""
+        other = copy.copy(self)
+        for attribute, value in changes.items():
+            assert hasattr(self, attribute)
+            setattr(other, attribute, value)
+        return other
+
+    def to(self, device: str | torch.device) -> Model:
+        """The same model on a device, as the constructor takes it; the module itself is moved."""
+        moved = Model(
+            self.module,
+            self.bounds,
+            self.preprocess,
+            device,
+            self.batch_size,
+            mixed_precision=self.mixed_precision,
+            task=self.task,
+            output=self.output,
+            extras=self.extras,
+        )
+        # as it is, also if other rows of it were drawn; what reads it sends it to the device of its inputs
+        moved.reference = self.reference
+        return moved
+
+    def with_reference(self, inputs: Tensor) -> Model:
+        """This model with the inputs as its reference, if they are at least 8 rows of a table and it has none.
+
+        Args:
+            inputs: checked, `(N, ...)`, on its device.
+
+        >>> model = Model(nn.Linear(1, 2), bounds=(0.0, 9.0), device="cpu")
+        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.baseline
+        tensor([4.])
+        """
+        if self.reference is not None or inputs.ndim != 2 or len(inputs) < FEWEST_ROWS:
+            return self
+        return self._replace(reference=make_reference(inputs))
+
+    def with_rows(self, rows: Tensor) -> Model:
+        """This model with the values `(B, F)` that replace others, however few rows they are."""
+        return self._replace(reference=make_reference(self.check_inputs(rows, "reference")))
+
+    def with_width(self, width: int) -> Model:
+        """This model for inputs of so many columns, of those that its reference has; itself without a reference."""
+        if self.reference is None or self.reference.known.shape[1] == width:
+            return self
+        return self.with_rows(self.reference.known[:, :width].to(self.dtype))
+
+    def with_background(self, seed: int) -> Model:
+        """This model with other rows of its reference, drawn by a seed, for what averages over some; itself without."""
+        if self.reference is None:
+            return self
+        return self._replace(reference=self.reference.redraw(seed))
+
+    def with_background_rows(self, rows: Tensor) -> Model:
+        """This model with these rows `(B, F)` of its reference, for what averages over some; itself without one."""
+        if self.reference is None:
+            return self
+        return self._replace(reference=replace(self.reference, rows=rows.to(self.reference.rows)))
+
+    def for_sample(self, extras: Mapping[str, Tensor], row: int) -> Model:
+        """The model with the further inputs of one sample, which go with all its copies; itself if it has none.
+
+        Args:
+            extras: of all samples, `(N, ...)` each, by name.
+            row: the number of the sample.
+
+        Raises:
+            ArgumentError: one of the names in `Model.extras` is not there.
+        """
+        if not self.extras:
+            return self
+        expected = f"data with the extras {', '.join(self.extras)} of the model"
+        check(bool(extras), "extras", expected, "data without any")
+        for name in self.extras:
+            if name not in extras:
+                raise UnknownNameError("extras", name, extras)
+        extras_of_row = {name: extras[name][row : row + 1] for name in self.extras}
+        bound = None
+        if self.black_box is not None:
+            bound = self.black_box.bind(extras_of_row)
+        if bound is not None:
+            return self.with_box(bound)
+
+        def run(module: nn.Module, x: Tensor) -> Any:
+            copies = {
+                name: extra.to(x.device).expand(len(x), *extra.shape[1:])
+                for name, extra in extras_of_row.items()
+            }
+            return module(x, **copies)
+
+        return self._replace(module=ForwardWrapper(self.module, run), extras=())
+
+    def with_box(self, box: BlackBox) -> Model:
+        """This model with another black box in the place of its own, which needs no further inputs."""
+        return self._replace(module=box, black_box=box, extras=())
+
+    def of_score(self, answer: Tensor) -> Model:
+        """A model whose class 0 has the score of one answer `(1, ...)` of this model's task as its logit.
+
+        For what knows classes alone, such as other packages. Class 1 has the negative logit.
+        """
+
+        def run(module: nn.Module, x: Tensor) -> Tensor:
+            outputs = self.task.read(find_output(module(x), self.output, len(x)), len(x))
+            score = self.task.score(outputs, answer.expand(len(x), *answer.shape[1:]))
+            return torch.stack([score, -score], 1)
+
+        wrapped = ForwardWrapper(self.module, run)
+        return self._replace(
+            task=Classification(), output=None, module=wrapped, _logits_checked=True
+        )
+
+    def with_task(self, task: Task) -> Model:
+        """This model with another task, such as a decision by its answers."""
+        return self._replace(task=task, classes=None, _logits_checked=False, _values_checked=False)
+
+    def with_class_names(self, names: Sequence[str]) -> Model:
+        """This model with a task that knows the classes of the data by name; itself where its task needs none.
+
+        Raises:
+            ArgumentError: the task names a class that is not among them.
+        """
+        task = self.task.name_classes(names)
+        if task is self.task:
+            return self
+        return self.with_task(task)
+
+    @property
+    def undecided(self) -> Model:
+        """The model with the task that reads the module; itself where no decision is made of what that says."""
+        if self.task.below is self.task:
+            return self
+        # this model has a look at the outputs
+        return self._replace(
+            task=self.task.below, classes=None, _logits_checked=True, _values_checked=True
+        )

@@ -48,10 +48,9 @@ class ForwardWrapper(nn.Module):
             memo.add(self)
         yield prefix, self
         for name, layer in self.module.named_modules(memo, prefix, remove_duplicate):
-            yield (
-                (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")),
-                layer,
-            )
+            if layer is self.module:
+                name = f"{prefix}.(wrapped)".removeprefix(".")
+            yield name, layer
 
 
 # Other types of numbers
@@ -75,10 +74,13 @@ def _run_in(
     dtype: torch.dtype, function: Callable[..., Any], module: nn.Module, x: Tensor, **extras: Tensor
 ) -> Any:
     """What the function makes of the module, `x` and further inputs in this type."""
-    converted = {
-        name: extra.to(dtype) if extra.is_floating_point() else extra
-        for name, extra in extras.items()
-    }
+    converted = {}
+    for name, extra in extras.items():
+        # labels and indices keep their type
+        if extra.is_floating_point():
+            converted[name] = extra.to(dtype)
+        else:
+            converted[name] = extra
     return function(module, x.to(dtype), **converted)
 
 
@@ -166,7 +168,10 @@ def module_name(module: nn.Module) -> str:
 
 def resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
     """The device that a name stands for, given a parameter of the module; `ArgumentError` if it is not there."""
-    resolved = _choose_device(parameter) if device == "auto" else _read_device(device)
+    if device == "auto":
+        resolved = _choose_device(parameter)
+    else:
+        resolved = _read_device(device)
     check(
         resolved.type not in ("mps", "meta"),
         "device",
@@ -193,7 +198,8 @@ def _choose_device(parameter: Tensor | None) -> torch.device:
     """The accelerator on which a parameter is; else a card if there is one; else the CPU."""
     if parameter is not None and parameter.device.type != "cpu":
         return parameter.device
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
 
 
 def _read_device(device: str | torch.device) -> torch.device:
@@ -275,7 +281,10 @@ def keep_state(module: nn.Module) -> Iterator[None]:
 
 def _restore_attributes(part: nn.Module, before: Mapping[str, Any]) -> None:
     """Put back the attributes of a layer; those whose names begin with an underscore belong to torch."""
-    added = [name for name in vars(part) if name not in before and not name.startswith("_")]
+    added = []
+    for name in vars(part):
+        if name not in before and not name.startswith("_"):
+            added.append(name)
     for name in added:
         del vars(part)[name]
     vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})

@@ -66,7 +66,9 @@ class Differences:
                 for name, part in module.named_modules()
                 if getattr(part, "track_running_stats", True) is False
             ]
-            hint = f" ({', '.join(layers[:3])} do so)" if layers else ""
+            hint = ""
+            if layers:
+                hint = f" ({', '.join(layers[:3])} do so)"
             raise ModelError(
                 "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
                 f" {self.of_batches}. Look for layers that compute statistics of the batch{hint}, and for dynamic"

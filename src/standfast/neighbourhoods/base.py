@@ -91,7 +91,8 @@ class Region:
         Returns:
             The maps, and which of their values both inputs see, bool, of a shape that broadcasts to the maps'.
         """
-        return maps, torch.ones((), dtype=torch.bool, device=maps.device)
+        is_seen = torch.ones((), dtype=torch.bool, device=maps.device)
+        return maps, is_seen
 
     @property
     def choices(self) -> Choices | None:
@@ -123,12 +124,15 @@ class Region:
     def select(self, rows: Sequence[int] | Tensor) -> Region:
         """The region of some of the P inputs."""
         index = send(rows, self.centre.device, torch.int64)
+        sigma = None
+        if self.sigma is not None:
+            sigma = self.sigma[index]
         return replace(
             self,
             centre=self.centre[index],
             lower=self.lower[index],
             upper=self.upper[index],
-            sigma=None if self.sigma is None else self.sigma[index],
+            sigma=sigma,
         )
 
     @property
@@ -148,10 +152,13 @@ class Region:
         if self.sigma is None:
             return even
         sigma, uniform = self._find_scale()
-        below = torch.special.ndtr((self.lower - self.centre) / sigma)[:, None]
-        above = torch.special.ndtr((self.upper - self.centre) / sigma)[:, None]
-        x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(torch.lerp(below, above, u))
-        return torch.where(uniform[:, None], even, torch.minimum(torch.maximum(x, lower), upper))
+        below = torch.special.ndtr((self.lower - self.centre) / sigma)
+        above = torch.special.ndtr((self.upper - self.centre) / sigma)
+        share = torch.lerp(below[:, None], above[:, None], u)
+        offset = sigma[:, None] * torch.special.ndtri(share)
+        x = self.centre[:, None] + offset
+        x = torch.minimum(torch.maximum(x, lower), upper)
+        return torch.where(uniform[:, None], even, x)
 
     def _find_scale(self) -> tuple[Tensor, Tensor]:
         """The scale of each feature, and which are uniform instead, with an infinite `sigma`: 1 stands for it."""
@@ -163,19 +170,19 @@ class Region:
     def to_gaussian(self, x: Tensor) -> Tensor:
         """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
         exact = torch.promote_types(x.dtype, torch.float32)  # 1 - 1e-6 needs it
-        lower, upper, centre, values = (
-            features.to(exact)
-            for features in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
-        )
+        values = x.to(exact)
+        lower = self.lower[:, None].to(exact)
+        upper = self.upper[:, None].to(exact)
+        centre = self.centre[:, None].to(exact)
         u = (values - lower) / (upper - lower).clamp(min=1e-30)
         if self.sigma is not None:
-            sigma, uniform = (of_input[:, None] for of_input in self._find_scale())
-            sigma = sigma.to(exact)
-            below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
-            share = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(
-                min=1e-30
-            )
-            u = torch.where(uniform, u, share)
+            sigma, uniform = self._find_scale()
+            sigma = sigma[:, None].to(exact)
+            below = torch.special.ndtr((lower - centre) / sigma)
+            above = torch.special.ndtr((upper - centre) / sigma)
+            up_to_value = torch.special.ndtr((values - centre) / sigma)
+            share = (up_to_value - below) / (above - below).clamp(min=1e-30)
+            u = torch.where(uniform[:, None], u, share)
         # the normal numbers of values at a face would be infinite
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
         return z.to(x.dtype)
@@ -191,34 +198,40 @@ class Region:
         inside = distance <= self.radius
         weight = torch.zeros_like(distance)
         if self.tilt and self.sigma is not None:
-            weight = (distance**2 - self.radius**2) / (2 * self.sigma[:, None] ** 2).clamp(
-                min=1e-30
-            )
+            twice_variance = 2 * self.sigma[:, None] ** 2
+            weight = (distance**2 - self.radius**2) / twice_variance.clamp(min=1e-30)
         return torch.where(inside, weight, -torch.inf)
 
     def log_density(self, x: Tensor) -> Tensor:
         """Log density of `x` `(P, n, *shape)` up to a constant, `(P, n)`; `-inf` outside the region."""
-        density = torch.zeros(x.shape[:2], device=x.device, dtype=x.dtype)
+        shape = x.shape[:2]
+        density = torch.zeros(shape, device=x.device, dtype=x.dtype)
         if self.sigma is not None and not self.tilt:
+            sigma = self.sigma[:, None]
             if self.sigma.ndim == 1:
-                density = -(self._distance(x) ** 2) / (2 * self.sigma[:, None] ** 2)
+                density = -(self._distance(x) ** 2) / (2 * sigma**2)
             else:
-                offset = (x - self.centre[:, None]) / self.sigma[:, None]
+                offset = (x - self.centre[:, None]) / sigma
                 density = -0.5 * offset.square().flatten(2).sum(2)
-        return torch.where(self.contains(x, slack=0.0), density, -torch.inf)
+        is_inside = self.contains(x, slack=0.0)
+        return torch.where(is_inside, density, -torch.inf)
 
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
         """Whether each of `x` `(P, n, *shape)` lies in the region, up to rounding; bool `(P, n)`."""
-        lower = self.lower[:, None]
-        upper = self.upper[:, None]
-        inside = ((x >= lower - slack) & (x <= upper + slack)).flatten(2).all(2)
+        lower = self.lower[:, None] - slack
+        upper = self.upper[:, None] + slack
+        is_within = (x >= lower) & (x <= upper)
+        inside = is_within.flatten(2).all(2)
         if self.radius is not None:
-            inside &= self._distance(x) <= self.radius * (1 + slack) + slack
+            longest = self.radius * (1 + slack) + slack
+            inside &= self._distance(x) <= longest
         return inside
 
     def project(self, x: Tensor) -> Tensor:
         """The nearest points of the region; for an L2 ball cut by a box, points of the region close to the nearest."""
-        x = torch.clamp(x, self.lower[:, None], self.upper[:, None])
+        lower = self.lower[:, None]
+        upper = self.upper[:, None]
+        x = torch.clamp(x, lower, upper)
         if self.radius is None:
             return x
         # the centre lies in the box, so a point that moves towards it stays in the box
@@ -226,21 +239,25 @@ class Region:
         # a point that is inside up to rounding does not move, so a second projection changes nothing
         outside = distance > self.radius * (1 + 1e-6)
         shrink = torch.where(outside, self.radius / distance.clamp(min=1e-30), 1.0)
-        return torch.where(broadcast_rows(~outside, x), x, self._move_towards_centre(x, shrink))
+        moved = self._move_towards_centre(x, shrink)
+        stays = broadcast_rows(~outside, x)
+        return torch.where(stays, x, moved)
 
     def _move_towards_centre(self, x: Tensor, shrink: Tensor) -> Tensor:
-        return self.centre[:, None] + broadcast_rows(shrink, x) * (x - self.centre[:, None])
+        centre = self.centre[:, None]
+        return centre + broadcast_rows(shrink, x) * (x - centre)
 
     def sample(self, count: int, streams: Streams) -> Tensor:
         """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
         if self.is_plain:
-            return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
+            uniform = streams.uniform((count, *self.shape), self.dtype)
+            return self._from_uniform(uniform)
         if len(self) > 1:  # each by itself, so that its points do not depend on the others
-            return torch.cat(
-                [self.select([p]).sample(count, streams.select([p])) for p in range(len(self))]
-            )
-        whole = self._is_whole_ball
-        if whole:
+            points = []
+            for p in range(len(self)):
+                points.append(self.select([p]).sample(count, streams.select([p])))
+            return torch.cat(points)
+        if self._is_whole_ball:
             return self._sample_ball(count, streams)
         return self.from_gaussian(self.sample_gaussian(count, streams))
 
@@ -278,10 +295,10 @@ class Region:
         probabilistic approach to the geometry of the l_p^n-ball" (Annals of Probability 33, 2005).
         """
         z = streams.normal((count, self.shape.numel() + 2), self.dtype)
-        offset: Tensor = (
-            self.radius / torch.linalg.vector_norm(z, dim=2, keepdim=True) * z[..., :-2]
-        )
-        return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
+        length = torch.linalg.vector_norm(z, dim=2, keepdim=True)
+        offset: Tensor = self.radius / length * z[..., :-2]
+        offset_of_centres = offset.reshape(len(self), count, *self.shape)
+        return self.centre[:, None] + offset_of_centres
 
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
@@ -289,23 +306,26 @@ class Region:
         missing = count
         attempt_size = count if whole else max(count, 256)
         drawn = max(1, min(attempt_size, _DRAWN // self.shape.numel()))
+        # the points of a whole ball have their distribution already
+        weighted = replace(self, tilt=self.tilt and not whole)
         for _ in range(attempts * math.ceil(attempt_size / drawn)):
             if whole:
                 z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
             else:
                 z = streams.normal((drawn, *self.shape), self.dtype)
-            # the points of a whole ball have their distribution already
-            weight = replace(self, tilt=self.tilt and not whole).log_weight(self.from_gaussian(z))
+            weight = weighted.log_weight(self.from_gaussian(z))
             assert weight is not None
             chance = streams.uniform(weight.shape[1:], weight.dtype)
-            z = z[0][torch.log(chance[0]) < weight[0]][:missing]
+            is_accepted = torch.log(chance[0]) < weight[0]
+            z = z[0][is_accepted][:missing]
             kept.append(z)
             missing -= len(z)
             if not missing:
                 return torch.cat(kept)
+        where, advice = self._rejection
         raise StandfastError(
-            f"neighbourhood: only {count - missing} of {count} points wanted were found {self._rejection[0]}, in"
-            f" {attempts * attempt_size} draws; {self._rejection[1]}"
+            f"neighbourhood: only {count - missing} of {count} points wanted were found {where}, in"
+            f" {attempts * attempt_size} draws; {advice}"
         )
 
     #: where points are looked for, and what helps if few are found
@@ -315,7 +335,8 @@ class Region:
     )
 
     def _distance(self, x: Tensor) -> Tensor:
-        distance: Tensor = torch.linalg.vector_norm((x - self.centre[:, None]).flatten(2), dim=2)
+        offset = (x - self.centre[:, None]).flatten(2)
+        distance: Tensor = torch.linalg.vector_norm(offset, dim=2)
         return distance
 
 
@@ -383,26 +404,25 @@ class Neighbourhood(metaclass=ConfigurationType):
 
 def check_neighbourhood(value: object, argument: str = "neighbourhood") -> None:
     """Raise `ArgumentError` unless `value` is a `Neighbourhood`."""
-    check(
-        isinstance(value, Neighbourhood),
-        argument,
-        "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)",
-        repr(value) if isinstance(value, str | Mapping | int | float) else type(value).__name__,
-    )
+    is_short = isinstance(value, str | Mapping | int | float)
+    got = repr(value) if is_short else type(value).__name__
+    expected = "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)"
+    check(isinstance(value, Neighbourhood), argument, expected, got)
 
 
 def check_inputs(inputs: Tensor, bounds: Bounds | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """The `inputs` `(P, ...)`, at least in float32, and bounds like them; an error unless they lie within these."""
-    check(
-        isinstance(inputs, Tensor) and inputs.ndim >= 2 and inputs.is_floating_point(),
-        "inputs",
-        "floats of shape (N, ...)",
-        f"{type(inputs).__name__} of shape {tuple(getattr(inputs, 'shape', ()))}",
-    )
+    is_batch = isinstance(inputs, Tensor) and inputs.ndim >= 2 and inputs.is_floating_point()
+    shape = tuple(getattr(inputs, "shape", ()))
+    got = f"{type(inputs).__name__} of shape {shape}"
+    check(is_batch, "inputs", "floats of shape (N, ...)", got)
     try:
         pair = (-torch.inf, torch.inf) if bounds is None else bounds
-        lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in pair)
-        inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+        lower, upper = (
+            torch.as_tensor(bound, dtype=inputs.dtype, device=inputs.device) for bound in pair
+        )
+        is_within = (inputs >= lower) & (inputs <= upper)
+        inside = bool(is_within.all())
     # what torch raises for bounds of another kind or shape
     except (TypeError, ValueError, RuntimeError):
         expected = "a pair (lower, upper) of numbers, or of tensors that fit the inputs, or None"

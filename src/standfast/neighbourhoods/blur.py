@@ -44,8 +44,9 @@ class GaussianBlur(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Along each axis a product with a matrix, whose outer columns also hold the weights beyond the edge."""
+        _, most = as_range(self.sigma)
         # as scipy rounds four standard deviations to whole pixels
-        reach = max(1, int(4 * as_range(self.sigma)[1] + 0.5))
+        reach = max(1, int(4 * most + 0.5))
         # below this sigma the weights of the neighbours are 0 in double precision, too
         sigma = parameters[:, 0].clamp(min=0.02).reshape(-1, 1)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
@@ -57,18 +58,21 @@ class GaussianBlur(Transformation):
             position = torch.arange(size, device=inputs.device)
             there = torch.arange(-reach, size + reach, device=inputs.device)
             step = there[None, :] - position[:, None]
-            wide = torch.where(
-                step.abs() <= reach, weights[:, (step + reach).clamp(0, 2 * reach)], 0.0
-            )
+            number_of_weight = (step + reach).clamp(0, 2 * reach)
+            wide = torch.where(step.abs() <= reach, weights[:, number_of_weight], 0.0)
             inner = wide[..., reach : reach + size]
+            before = wide[..., :reach].sum(-1, keepdim=True)
+            behind = wide[..., reach + size :].sum(-1, keepdim=True)
             # what lies beyond an edge has the value of the outer pixel, so its weight goes there
-            first = functional.pad(wide[..., :reach].sum(-1, keepdim=True), (0, size - 1))
-            last = functional.pad(wide[..., reach + size :].sum(-1, keepdim=True), (size - 1, 0))
+            first = functional.pad(before, (0, size - 1))
+            last = functional.pad(behind, (size - 1, 0))
             return inner + first + last
 
         height, width = inputs.shape[-2:]
         down = make_matrix(height)
-        across = down if width == height else make_matrix(width)
+        across = down
+        if width != height:
+            across = make_matrix(width)
         return down[:, None] @ inputs @ across[:, None].mT
 
 
@@ -100,20 +104,22 @@ class MotionBlur(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Convolve with the mean of the bilinear weights of all points of the line."""
-        longest = as_range(self.length)[1]
+        _, longest = as_range(self.length)
         points = 2 * math.ceil(longest) + 1
         reach = int(longest / 2) + 1
         # the middles of equal parts of the line, at least two for each pixel of its length
-        share_of_way = (
-            torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5
-        ) / points - 0.5
+        numbers = torch.arange(points, dtype=inputs.dtype, device=inputs.device)
+        share_of_way = (numbers + 0.5) / points - 0.5
         along = parameters[:, :1] * share_of_way
         angle = parameters[:, 1:2] * (math.pi / 180)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
-        across = (1 - (steps - (along * torch.cos(angle))[..., None]).abs()).clamp(min=0)
+        right = (along * torch.cos(angle))[..., None]
+        up = (along * torch.sin(angle))[..., None]
+        across = (1 - (steps - right).abs()).clamp(min=0)
         # y points down in an image, and angles are counter-clockwise
-        down = (1 - (steps + (along * torch.sin(angle))[..., None]).abs()).clamp(min=0)
-        return convolve(inputs, (down[..., :, None] * across[..., None, :]).mean(1))
+        down = (1 - (steps + up).abs()).clamp(min=0)
+        kernels = down[..., :, None] * across[..., None, :]
+        return convolve(inputs, kernels.mean(1))
 
 
 @neighbourhoods.register("defocus_blur")
@@ -152,7 +158,8 @@ def make_disks(radius: Tensor, reach: int) -> Tensor:
     """The kernels `(M, 2 reach + 1, 2 reach + 1)` of `DefocusBlur` for radii `(M,)`."""
     steps = torch.arange(-reach, reach + 1, dtype=radius.dtype, device=radius.device)
     distance = torch.hypot(steps[:, None], steps[None, :])
-    weights = (radius[:, None, None] + 0.5 - distance).clamp(0, 1)
+    edge = radius[:, None, None] + 0.5
+    weights = (edge - distance).clamp(0, 1)
     return weights / weights.sum((1, 2), keepdim=True)
 
 
@@ -161,6 +168,6 @@ def convolve(images: Tensor, kernels: Tensor) -> Tensor:
     reach = kernels.shape[-1] // 2
     wide = functional.pad(images, (reach, reach, reach, reach), mode="replicate")
     # each image has a kernel of its own: images become groups of one convolution
-    return functional.conv2d(wide.transpose(0, 1), kernels[:, None], groups=len(images)).transpose(
-        0, 1
-    )
+    groups = wide.transpose(0, 1)
+    convolved = functional.conv2d(groups, kernels[:, None], groups=len(images))
+    return convolved.transpose(0, 1)

@@ -48,7 +48,8 @@ class Loss(Transformation):
     ) -> Tensor:
         """Round to bytes, convert each image, and take the bytes back to the range of the inputs."""
         # bytes are what pillow takes, and what files hold
-        levels = (to_shares(inputs.detach(), bounds) * 255).round().clamp(0, 255).to(torch.uint8)
+        shares = to_shares(inputs.detach(), bounds)
+        levels = (shares * 255).round().clamp(0, 255).to(torch.uint8)
         pixels = levels.movedim(1, -1).cpu().numpy()
         if pixels.shape[-1] == 1:
             pixels = pixels[..., 0]
@@ -60,9 +61,9 @@ class Loss(Transformation):
                 strict=True,
             )
         ]
-        compressed = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
-            len(inputs), *inputs.shape[2:], -1
-        )
+        compressed_pixels = np.stack(converted) if converted else pixels
+        compressed = torch.from_numpy(compressed_pixels)
+        compressed = compressed.reshape(len(inputs), *inputs.shape[2:], -1)
         return from_shares(compressed.movedim(-1, 1).to(inputs) / 255, bounds)
 
 
@@ -111,7 +112,8 @@ class JPEG(Loss):
     ) -> Choices:
         """The whole qualities; the highest one changes an image least."""
         low, high = as_range(self.quality)
-        counts = torch.full((len(inputs), 1), round(high - low) + 1, device=inputs.device)
+        qualities = round(high - low) + 1
+        counts = torch.full((len(inputs), 1), qualities, device=inputs.device)
         ordered = torch.ones(1, dtype=torch.bool, device=inputs.device)
         complete = torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
         return Choices(

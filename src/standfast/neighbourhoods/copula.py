@@ -84,13 +84,15 @@ class Copula:
         """Where rows `x` `(M, J)` start from."""
         scores = self.score(x)
         of_moving = scores[:, list(self.moving)]
-        mean = _multiply(scores[:, list(self.fixed)], self.weights)
+        of_fixed = scores[:, list(self.fixed)]
+        mean = _multiply(of_fixed, self.weights)
         # the xi of z' = z, solved from the formula of a move
-        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
-        still = (keep * _multiply(of_moving - mean, self.inverse)).clamp(-6, 6)
-        return Origin(
-            of_moving, mean, still, self._find_values(self._propose(of_moving, mean, still))
-        )
+        root = math.sqrt(1 - self.size**2)
+        keep = (1 - root) / self.size
+        residual = _multiply(of_moving - mean, self.inverse)
+        still = (keep * residual).clamp(-6, 6)
+        values = self._find_values(self._propose(of_moving, mean, still))
+        return Origin(of_moving, mean, still, values)
 
     def move(self, origin: Origin, shift: Tensor) -> tuple[Tensor, Tensor]:
         """How far the moving columns of rows move.
@@ -110,8 +112,10 @@ class Copula:
         longest = _measure_length(origin.still).clamp(min=self.radius)
         length = _measure_length(noise)
         inside = length <= longest
-        noise = torch.where(inside, 1.0, longest / length.clamp(min=1e-300))[:, None] * noise
-        moved = self._find_values(self._propose(origin.scores, origin.mean, noise))
+        shrinkage = torch.where(inside, 1.0, longest / length.clamp(min=1e-300))
+        noise = shrinkage[:, None] * noise
+        proposed = self._propose(origin.scores, origin.mean, noise)
+        moved = self._find_values(proposed)
         return moved - origin.values, inside
 
     def _propose(self, own: Tensor, mean: Tensor, noise: Tensor) -> Tensor:
@@ -122,40 +126,46 @@ class Copula:
         )
 
     def _find_levels(self, x: Tensor) -> Tensor:
-        x, values = x.T.contiguous(), self.values
+        x = x.T.contiguous()
+        values = self.values
+        last = values.shape[1] - 1
         first = torch.searchsorted(values, x, right=False)
         after = torch.searchsorted(values, x, right=True)
-        n = values.shape[1]
-        below = (first - 1).clamp(0, n - 1)
-        above = first.clamp(0, n - 1)
+        below = (first - 1).clamp(0, last)
+        above = first.clamp(0, last)
         x0 = values.gather(1, below)
         x1 = values.gather(1, above)
         p0 = self.levels.gather(1, below)
         p1 = self.levels.gather(1, above)
-        share = torch.where(x1 > x0, (x - x0) / (x1 - x0).clamp(min=1e-300), 0.0)
+        width = (x1 - x0).clamp(min=1e-300)
+        share = torch.where(x1 > x0, (x - x0) / width, 0.0)
         between = torch.lerp(p0, p1, share.clamp(0, 1))
         # the middle of the jump for a value of the table, linear between two values
-        return torch.where(after > first, p1, between).T
+        is_in_table = after > first
+        return torch.where(is_in_table, p1, between).T
 
     def _find_values(self, scores: Tensor) -> Tensor:
         """The quantiles of the moving columns at the levels of their normal scores `(M, m)`."""
         chosen = list(self.moving)
         values = self.values[chosen].contiguous()
         levels = self.levels[chosen].contiguous()
+        n = values.shape[1]
         p = torch.special.ndtr(scores).T.contiguous()
-        above = torch.searchsorted(levels, p.detach(), right=False).clamp(0, levels.shape[1] - 1)
+        level = p.detach()
+        above = torch.searchsorted(levels, level, right=False).clamp(0, n - 1)
         below = (above - 1).clamp(min=0)
         x0 = values.gather(1, below)
         x1 = values.gather(1, above)
         p0 = levels.gather(1, below)
         p1 = levels.gather(1, above)
-        share = torch.where(p1 > p0, (p - p0) / torch.where(p1 > p0, p1 - p0, 1.0), 1.0)
+        has_width = p1 > p0
+        width = torch.where(has_width, p1 - p0, 1.0)
+        share = torch.where(has_width, (p - p0) / width, 1.0)
         quantiles = torch.lerp(x0, x1, share.clamp(0, 1))
         if any(self.discrete):
-            n = values.shape[1]
             tops = torch.searchsorted(values, values, right=True).double() / n  # of the jumps
             # the smallest value whose distribution function reaches the level: no number in between occurs
-            jump = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
+            jump = torch.searchsorted(tops, level, right=False).clamp(0, n - 1)
             discrete = send(self.discrete, p.device)[:, None]
             quantiles = torch.where(discrete, values.gather(1, jump), quantiles)
         return quantiles.T
@@ -194,11 +204,15 @@ def fit_copula(
     m = list(moving)
     f = [column for column in range(len(values)) if column not in moving]
     between = correlation[m][:, f]
-    weights = torch.linalg.solve(correlation[f][:, f], between.T).T if f else between
+    weights = between
+    if f:
+        of_fixed = correlation[f][:, f]
+        weights = torch.linalg.solve(of_fixed, between.T).T
     covariance = correlation[m][:, m] - weights @ between.T
     # takes the asymmetry of rounding away
     root = torch.linalg.cholesky((covariance + covariance.T) / 2)
-    inverse = torch.linalg.solve_triangular(root, torch.eye(len(m), dtype=root.dtype), upper=False)
+    identity = torch.eye(len(m), dtype=root.dtype)
+    inverse = torch.linalg.solve_triangular(root, identity, upper=False)
     discrete = discrete or (False,) * len(m)
     return Copula(
         values,
@@ -224,8 +238,12 @@ def _find_radius(dimension: int, coverage: float) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         # |xi|^2 / 2 has a gamma distribution of shape d / 2
-        share = torch.special.gammainc(shape, torch.tensor(middle**2 / 2, dtype=torch.float64))
-        low, high = (middle, high) if float(share) < coverage else (low, middle)
+        half_square = torch.tensor(middle**2 / 2, dtype=torch.float64)
+        share = torch.special.gammainc(shape, half_square)
+        if float(share) < coverage:
+            low = middle
+        else:
+            high = middle
     return high
 
 
@@ -234,11 +252,18 @@ def _measure_length(noise: Tensor) -> Tensor:
     total = torch.zeros(len(noise), dtype=noise.dtype, device=noise.device)
     for column in range(noise.shape[1]):
         total = total + noise[:, column] ** 2
+    is_long = total > 0
     # the root of 0 has no derivative
-    return torch.where(total > 0, total, 1.0).sqrt() * (total > 0)
+    length = torch.where(is_long, total, 1.0).sqrt()
+    return length * is_long
 
 
 def _multiply(rows: Tensor, matrix: Tensor) -> Tensor:
     """`rows @ matrix.T`, each number by itself: the bits of a product of matrices depend on the number of rows."""
-    size = max(1, count_at_once(_PRODUCTS, matrix) // max(1, matrix.numel()))
-    return torch.cat([(part[:, None] * matrix).sum(2) for part in torch.split(rows, size)])
+    numbers = count_at_once(_PRODUCTS, matrix)
+    size = max(1, numbers // max(1, matrix.numel()))
+    parts = []
+    for part in torch.split(rows, size):
+        products = part[:, None] * matrix
+        parts.append(products.sum(2))
+    return torch.cat(parts)

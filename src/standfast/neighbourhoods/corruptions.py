@@ -51,9 +51,11 @@ class _Value(Transformation):
     ) -> Tensor:
         shares = to_shares(inputs, bounds)
         value = shares.amax(1, keepdim=True)
-        gain = (value + expand(parameters[:, 0], inputs)).clamp(0, 1) - value
+        shift = expand(parameters[:, 0], inputs)
+        gain = (value + shift).clamp(0, 1) - value
         lit = value > 0  # black has neither hue nor saturation and becomes grey
-        change = torch.where(lit, shares / torch.where(lit, value, 1.0), 1.0) * gain
+        divisor = torch.where(lit, value, 1.0)
+        change = torch.where(lit, shares / divisor, 1.0) * gain
         return inputs + (bounds[1] - bounds[0]) * change
 
 
@@ -244,9 +246,11 @@ class Corruption(Transformation):
     def _inner(self) -> Transformation:
         """The transformation, with ranges that hold all constants that the severities reach."""
         low, high = as_range(self.severity)
-        reached = list(zip(*self._constants[math.floor(low) : math.ceil(high) + 1], strict=True))
+        constants = self._constants[math.floor(low) : math.ceil(high) + 1]
+        reached = list(zip(*constants, strict=True))
         entry = _ENTRIES[self.name]
-        return entry.kind(*((min(values), max(values)) for values in reached), **entry.options)
+        ranges = [(min(values), max(values)) for values in reached]
+        return entry.kind(*ranges, **entry.options)
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -267,7 +271,9 @@ class Corruption(Transformation):
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """The severity, and the named parameters that it does not determine."""
-        return [*super().list_axes(shape), *self._inner.list_axes(shape)[len(self._constants[0]) :]]
+        # the severity takes the place of the constants, which come first
+        inner_axes = self._inner.list_axes(shape)[len(self._constants[0]) :]
+        return [*super().list_axes(shape), *inner_axes]
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         return self._inner.count_ranks(shape)

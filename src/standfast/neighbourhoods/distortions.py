@@ -48,12 +48,15 @@ def to_grey(images: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
     weights = send(_GREY, images.device, images.dtype)
-    return (images * weights[:, None, None]).sum(1, keepdim=True)
+    weighted = images * weights[:, None, None]
+    return weighted.sum(1, keepdim=True)
 
 
 def enlarge(images: Tensor, factor: Tensor) -> Tensor:
     """Each of `images` `(M, C, H, W)` larger by its own factor, `(M,)`, about the middle of the image."""
-    return _SCALE.transform(images, factor[:, None], (torch.zeros(()), torch.ones(())))
+    # the border fills, so bounds are not read
+    bounds = (torch.zeros(()), torch.ones(()))
+    return _SCALE.transform(images, factor[:, None], bounds)
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,12 @@ class ZoomBlur(Transformation):
         count, step = parameters.unbind(1)
         # the change is added to the input, so that a count of 1 gives it back bit for bit
         change = torch.zeros_like(inputs)
+        _, most = as_range(self.count)
         # the image itself and the one enlarged by 1 change nothing
-        for number in range(1, math.ceil(as_range(self.count)[1])):
+        for number in range(1, math.ceil(most)):
             weight = (count - number).clamp(0, 1) / (count + 1)
-            change = change + expand(weight, inputs) * (enlarge(inputs, 1 + number * step) - inputs)
+            enlarged = enlarge(inputs, 1 + number * step)
+            change = change + expand(weight, inputs) * (enlarged - inputs)
         return inputs + change
 
 
@@ -104,14 +109,20 @@ class Fog(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         shares = to_shares(inputs, bounds)
-        size, (height, width) = _find_field_size(inputs.shape[1:]), inputs.shape[-2:]
+        size = _find_field_size(inputs.shape[1:])
+        height, width = inputs.shape[-2:]
         thickness = expand(parameters[:, 0], inputs)
-        field = make_fractal(parameters[:, 2:], parameters[:, 1], size)[:, None, :height, :width]
+        decay = parameters[:, 1]
+        ranks = parameters[:, 2:]
+        field = make_fractal(ranks, decay, size)[:, None, :height, :width]
         most = shares.amax((1, 2, 3), keepdim=True)
         total = most + thickness
         # an image that is black everywhere has no largest value to divide by
-        gain = torch.where(total > 0, most / torch.where(total > 0, total, 1.0), 1.0)
-        return inputs + (bounds[1] - bounds[0]) * ((shares + thickness * field) * gain - shares)
+        is_bright = total > 0
+        gain = torch.where(is_bright, most / torch.where(is_bright, total, 1.0), 1.0)
+        foggy = (shares + thickness * field) * gain
+        lower, upper = bounds
+        return inputs + (upper - lower) * (foggy - shares)
 
 
 def _find_field_size(shape: Sequence[int]) -> int:
@@ -134,28 +145,35 @@ def make_fractal(ranks: Tensor, decay: Tensor, size: int) -> Tensor:
         size: a power of two, at least 2.
     """
     # a median stands for the first point, whose number is 0: it is not drawn
-    noise = (2 * functional.pad(ranks, (1, 0), value=0.5) - 1).reshape(-1, size, size)
+    uniform = functional.pad(ranks, (1, 0), value=0.5)
+    noise = (2 * uniform - 1).reshape(-1, size, size)
+    decay = decay[:, None, None]
     coarse = torch.zeros_like(noise[:, :1, :1])
-    amplitude = torch.ones_like(decay)[:, None, None]
+    amplitude = torch.ones_like(decay)
     step = size
     while step >= 2:
         half = step // 2
+        noise_of_middle = noise[:, half::step, half::step]
+        noise_across = noise[:, ::step, half::step]
+        noise_down = noise[:, half::step, ::step]
         # `roll` takes the other end of the axis: a torus
         twice = coarse + coarse.roll(-1, 1)
-        middle = (twice + twice.roll(-1, 2)) / 4 + amplitude * noise[:, half::step, half::step]
+        middle = (twice + twice.roll(-1, 2)) / 4 + amplitude * noise_of_middle
         across = middle + middle.roll(1, 1) + coarse + coarse.roll(-1, 2)
-        across = across / 4 + amplitude * noise[:, ::step, half::step]
+        across = across / 4 + amplitude * noise_across
         down = middle + middle.roll(1, 2) + coarse + coarse.roll(-1, 1)
-        down = down / 4 + amplitude * noise[:, half::step, ::step]
+        down = down / 4 + amplitude * noise_down
         # old and new points take turns along both axes
         even = torch.stack([coarse, across], 3).flatten(2)
         odd = torch.stack([down, middle], 3).flatten(2)
         coarse = torch.stack([even, odd], 2).flatten(1, 2)
-        amplitude, step = amplitude / decay[:, None, None] ** 2, half
+        amplitude = amplitude / decay**2
+        step = half
     least = coarse.amin((1, 2), keepdim=True)
     most = coarse.amax((1, 2), keepdim=True)
     flat = most <= least
-    return torch.where(flat, 0.0, (coarse - least) / torch.where(flat, 1.0, most - least))
+    width = torch.where(flat, 1.0, most - least)
+    return torch.where(flat, 0.0, (coarse - least) / width)
 
 
 @dataclass(frozen=True)
@@ -193,15 +211,18 @@ class Snow(Transformation):
     ) -> Tensor:
         shares = to_shares(inputs, bounds)
         mean, scale, zoom, threshold, length, kept, angle = parameters[:, :7].unbind(1)
-        normal = map_to_normal(parameters[:, 7:]).reshape(-1, 1, *inputs.shape[-2:])
-        layer = enlarge(expand(mean, inputs) + expand(scale, inputs) * normal, zoom)
-        layer = torch.where(layer < expand(threshold, inputs), 0.0, layer).clamp(0, 1)
+        ranks = parameters[:, 7:]
+        normal = map_to_normal(ranks).reshape(-1, 1, *inputs.shape[-2:])
+        flakes = enlarge(expand(mean, inputs) + expand(scale, inputs) * normal, zoom)
+        is_below = flakes < expand(threshold, inputs)
+        flakes = torch.where(is_below, 0.0, flakes).clamp(0, 1)
         motion = MotionBlur(self.length, angle=(-135.0, -45.0))
-        layer = motion.transform(layer, torch.stack([length, angle], 1), bounds)
-        white = (torch.maximum(shares, 1.5 * to_grey(shares) + 0.5) - shares) * (
-            1 - expand(kept, inputs)
-        )
-        return inputs + (bounds[1] - bounds[0]) * (white + layer + layer.rot90(2, (2, 3)))
+        layer = motion.transform(flakes, torch.stack([length, angle], 1), bounds)
+        grey = 1.5 * to_grey(shares) + 0.5
+        whiter = torch.maximum(shares, grey) - shares
+        white = whiter * (1 - expand(kept, inputs))
+        lower, upper = bounds
+        return inputs + (upper - lower) * (white + layer + layer.rot90(2, (2, 3)))
 
 
 @dataclass(frozen=True)
@@ -224,24 +245,26 @@ class GlassBlur(Transformation):
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """Two for each pixel and iteration."""
-        return 2 * math.ceil(as_range(self.iterations)[1]) * math.prod(shape[-2:])
+        _, most = as_range(self.iterations)
+        pixels = math.prod(shape[-2:])
+        return 2 * math.ceil(most) * pixels
 
     def transform(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         blur = GaussianBlur(self.sigma)
         sigma = parameters[:, :1]
+        distance = parameters[:, 1]
+        iterations = parameters[:, 2]
         images = blur.transform(inputs, sigma, bounds)
-        height, width = inputs.shape[-2:]
+        channels, height, width = inputs.shape[1:]
         ranks = parameters[:, 3:].reshape(len(inputs), -1, 2, height, width)
         for number in range(ranks.shape[1]):
-            share = (parameters[:, 2] - number).clamp(0, 1)
-            source = find_sources(ranks[:, number], parameters[:, 1], share)
-            images = (
-                images.flatten(2)
-                .gather(2, source[:, None].expand(-1, images.shape[1], -1))
-                .reshape(inputs.shape)
-            )
+            share = (iterations - number).clamp(0, 1)
+            source = find_sources(ranks[:, number], distance, share)
+            source_of_channels = source[:, None].expand(-1, channels, -1)
+            moved = images.flatten(2).gather(2, source_of_channels)
+            images = moved.reshape(inputs.shape)
         return blur.transform(images, sigma, bounds)
 
 
@@ -257,23 +280,30 @@ def find_sources(ranks: Tensor, distance: Tensor, share: Tensor) -> Tensor:
         share: of pixels that take a value, `(M,)`; the others have first ranks above it.
     """
     height, width = ranks.shape[-2:]
+    rank_down, rank_right = ranks.unbind(1)
     reach = distance[:, None, None]
     edge = reach.ceil().long()
     y = torch.arange(height, device=ranks.device)[:, None]
     x = torch.arange(width, device=ranks.device)[None, :]
     part = share[:, None, None]
-    inside = (y > edge) & (y <= height - edge) & (x > edge) & (x <= width - edge)
-    moving = inside & (part > 0) & (ranks[:, 0] <= part)
+    inside_height = (y > edge) & (y <= height - edge)
+    inside_width = (x > edge) & (x <= width - edge)
+    inside = inside_height & inside_width
+    moving = inside & (part > 0) & (rank_down <= part)
     # pixels that do not move have no range of distances, and must not divide by 0
-    within = torch.stack([ranks[:, 0] / torch.where(part > 0, part, 1.0), ranks[:, 1]], 1)
-
+    divisor = torch.where(part > 0, part, 1.0)
+    within = torch.stack([rank_down / divisor, rank_right], 1)
+    offset = (reach[:, None] * (2 * within - 1)).floor()
     # half open, so that rank 1 belongs to the largest distance
-    step = torch.minimum((reach[:, None] * (2 * within - 1)).floor(), edge[:, None] - 1).long()
+    offset = torch.minimum(offset, edge[:, None] - 1)
+    step_down, step_right = offset.long().unbind(1)
+
     # distances whose pixels would lie outside exist only for pixels that do not move
-    target_y = (y + step[:, 0]).clamp(0, height - 1)
-    target_x = (x + step[:, 1]).clamp(0, width - 1)
-    position = (y * width + x).expand_as(target_x)
-    target = torch.where(moving, target_y * width + target_x, position).flatten(1)
+    target_y = (y + step_down).clamp(0, height - 1)
+    target_x = (x + step_right).clamp(0, width - 1)
+    target = target_y * width + target_x
+    position = (y * width + x).expand_as(target)
+    target = torch.where(moving, target, position).flatten(1)
     position = position.flatten(1)
     # a later pixel in the order of the rows has its final value already; an earlier one still has its first
     link = torch.where(target > position, target, position)
@@ -325,10 +355,13 @@ class Elastic(Transformation):
         # far beyond the original's images: the affine map would fold the image to a line
         determinant = torch.where(determinant.abs() < 1e-3, 1e-3, determinant)
         # of the inverse minus the identity, so that it is exactly 0 where the deviation is
-        rows = [[b * c - a * (1 + d), -b], [-c, b * c - d * (1 + a)]]
-        back = torch.stack([torch.stack(row, 1) for row in rows], 1) / determinant[:, None, None]
-        positions = _list_places(height, width, shift) + shift - offset[..., None, None]
-        total = shift - offset[..., None, None] + _apply(back, positions)
+        first_row = torch.stack([b * c - a * (1 + d), -b], 1)
+        second_row = torch.stack([-c, b * c - d * (1 + a)], 1)
+        adjugate = torch.stack([first_row, second_row], 1)
+        back = adjugate / determinant[:, None, None]
+        offset = offset[..., None, None]
+        positions = _list_places(height, width, shift) + shift - offset
+        total = shift - offset + _apply(back, positions)
         farthest = 4.0 * max(height, width)
         return interpolate(inputs, total.clamp(-farthest, farthest), "reflection")
 
@@ -344,11 +377,11 @@ class Elastic(Transformation):
         for _ in range(20):
             estimate = estimate - 0.5 * self._miss(estimate, moved, shift)
         missed = self._miss(estimate, moved, shift).abs().amax(1)
-        most = send([width / 2, height / 2], maps.device, maps.dtype)[:, None, None]
-        is_seen = (estimate.abs() <= most + 1e-3).all(1) & (missed < 0.1)
-        return interpolate(
-            maps, (estimate - positions).clamp(-farthest, farthest), "border"
-        ), is_seen[:, None]
+        half_sides = send([width / 2, height / 2], maps.device, maps.dtype)
+        is_inside = estimate.abs() <= half_sides[:, None, None] + 1e-3
+        is_seen = is_inside.all(1) & (missed < 0.1)
+        step = (estimate - positions).clamp(-farthest, farthest)
+        return interpolate(maps, step, "border"), is_seen[:, None]
 
     def _miss(self, found: Tensor, moved: Tensor, shift: Tensor) -> Tensor:
         """p + d(p) - A(q) for places p of the perturbed image, in pixels."""
@@ -360,17 +393,19 @@ class Elastic(Transformation):
     def _find_affine(self, parameters: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
         """The matrix of A minus the identity, `(M, 2, 2)`, and its shift `(M, 2)`, about the middle of the image."""
         side = min(height, width)
-        corner = parameters[:, 2, None, None] * side
-        points = corner * (2 * parameters[:, 3:9].reshape(-1, 3, 2) - 1)
+        largest = parameters[:, 2, None, None] * side
+        uniform = parameters[:, 3:9].reshape(-1, 3, 2)
+        points = largest * (2 * uniform - 1)
+        first, second, third = points.unbind(1)
         half = max(1, side // 3)
-        across = (points[:, 1] - points[:, 2]) / (2 * half)
-        down = (points[:, 0] - points[:, 1]) / (2 * half)
+        across = (second - third) / (2 * half)
+        down = (first - second) / (2 * half)
         # the difference to the identity, as in `geometry`: without a change the image comes back bit for bit
         deviation = torch.stack([across, down], 2)
         x = width // 2 + half - (width - 1) / 2
         y = height // 2 - half - (height - 1) / 2
-        second = send([x, y], parameters.device, parameters.dtype)
-        return deviation, points[:, 1] - (deviation * second).sum(2)
+        place_of_second = send([x, y], parameters.device, parameters.dtype)
+        return deviation, second - (deviation * place_of_second).sum(2)
 
     def _displace(self, parameters: Tensor, height: int, width: int) -> Tensor:
         """d in x and y, in pixels, `(M, 2, height, width)`."""
@@ -378,23 +413,30 @@ class Elastic(Transformation):
         amplitude = parameters[:, :1, None, None] * side
         # below this sigma the weights of the neighbours are 0 in double precision, too
         sigma = (parameters[:, 1] * side).clamp(min=0.02)
+        _, most = as_range(self.sigma)
         # the original cuts its Gaussian at three standard deviations
-        reach = int(3 * side * as_range(self.sigma)[1] + 0.5)
-        field = 2 * parameters[:, 9:].reshape(-1, 2, height, width) - 1
+        reach = int(3 * side * most + 0.5)
+        uniform = parameters[:, 9:].reshape(-1, 2, height, width)
+        field = 2 * uniform - 1
         down = _make_mirrored_blur(sigma, height, reach)
-        across = down if width == height else _make_mirrored_blur(sigma, width, reach)
+        across = down
+        if width != height:
+            across = _make_mirrored_blur(sigma, width, reach)
         return amplitude * (down[:, None] @ field @ across[:, None].mT)
 
 
 def _list_places(height: int, width: int, like: Tensor) -> Tensor:
     """x and y of the centres of pixels, from the middle of the image, `(1, 2, height, width)`."""
     x, y = list_positions(height, width, like)
-    return torch.stack([x.expand(height, -1), y.expand(-1, width)])[None]
+    x = x.expand(height, -1)
+    y = y.expand(-1, width)
+    return torch.stack([x, y])[None]
 
 
 def _apply(matrices: Tensor, places: Tensor) -> Tensor:
     """2 x 2 matrices `(M, 2, 2)` times places `(M, 2, H, W)`; sums that do not depend on the batch."""
-    return (matrices[..., None, None] * places[:, None]).sum(2)
+    products = matrices[..., None, None] * places[:, None]
+    return products.sum(2)
 
 
 def _make_mirrored_blur(sigma: Tensor, size: int, reach: int) -> Tensor:
@@ -403,10 +445,13 @@ def _make_mirrored_blur(sigma: Tensor, size: int, reach: int) -> Tensor:
     matrix = torch.zeros(len(sigma), size, size, dtype=sigma.dtype, device=sigma.device)
     width = sigma[:, None, None]
     # a mirror at both edges repeats the axis every 2 * size positions, in turn forwards and backwards
-    for turn in range(-((reach + size) // (2 * size)) - 1, (reach + size) // (2 * size) + 2):
-        for there in (position + 2 * size * turn, 2 * size * turn - 1 - position):
+    period = 2 * size
+    turns = (reach + size) // period
+    for turn in range(-turns - 1, turns + 2):
+        forwards = position + period * turn
+        backwards = period * turn - 1 - position
+        for there in (forwards, backwards):
             step = there[None, :] - position[:, None]
-            matrix = matrix + torch.where(
-                step.abs() <= reach, torch.exp(-0.5 * (step / width) ** 2), 0.0
-            )
+            density = torch.exp(-0.5 * (step / width) ** 2)
+            matrix = matrix + torch.where(step.abs() <= reach, density, 0.0)
     return matrix / matrix.sum(2, keepdim=True)

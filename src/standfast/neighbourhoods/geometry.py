@@ -65,34 +65,39 @@ class ImageWarp(Warp):
     ) -> Tensor:
         """The inputs at F^-1(p) for each position p."""
         height, width = inputs.shape[-2:]
-        back = _invert(_stack_rows(self.list_deviations(parameters, height, width)))
+        deviation = _stack_rows(self.list_deviations(parameters, height, width))
+        shift = _displace(_invert(deviation), height, width)
         outside = bounds[0] if self.fill == "lower" else None
-        return interpolate(inputs, _displace(back, height, width), self.fill, outside)
+        return interpolate(inputs, shift, self.fill, outside)
 
     def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """The maps at F(p) for each position p of the clean image, and which p lie within the perturbed one."""
         height, width = maps.shape[-2:]
-        shift = _displace(
-            _stack_rows(self.list_deviations(parameters, height, width)), height, width
-        )
+        deviation = _stack_rows(self.list_deviations(parameters, height, width))
+        shift = _displace(deviation, height, width)
         x, y = list_positions(height, width, shift)
+        distance_across = (x + shift[:, 0]).abs()
+        distance_down = (y + shift[:, 1]).abs()
         # a thousandth of a pixel more, so that rounding does not decide
-        is_seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & (
-            (y + shift[:, 1]).abs() <= height / 2 + 1e-3
-        )
+        is_within_width = distance_across <= width / 2 + 1e-3
+        is_within_height = distance_down <= height / 2 + 1e-3
+        is_seen = is_within_width & is_within_height
         return interpolate(maps, shift, "border"), is_seen[:, None]
 
 
 def list_positions(height: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """x `(1, width)` and y `(height, 1)` of the centres of pixels, from the middle of the image."""
-    x = torch.arange(width, dtype=like.dtype, device=like.device) - (width - 1) / 2
-    y = torch.arange(height, dtype=like.dtype, device=like.device) - (height - 1) / 2
+    columns = torch.arange(width, dtype=like.dtype, device=like.device)
+    rows = torch.arange(height, dtype=like.dtype, device=like.device)
+    x = columns - (width - 1) / 2
+    y = rows - (height - 1) / 2
     return x[None, :], y[:, None]
 
 
 def _stack_rows(rows: list[list[Tensor]]) -> Tensor:
     """Matrices `(M, 3, 3)` from three rows of three tensors `(M,)`."""
-    return torch.stack([torch.stack(row, -1) for row in rows], -2)
+    stacked_rows = [torch.stack(row, -1) for row in rows]
+    return torch.stack(stacked_rows, -2)
 
 
 def _invert(deviation: Tensor) -> Tensor:
@@ -109,19 +114,24 @@ def _invert(deviation: Tensor) -> Tensor:
     )
     determinant = (first * columns[0]).sum(-1)[:, None, None]
     inverse = torch.stack(columns, -1) / determinant
-    product: Tensor = (inverse[:, :, :, None] * deviation[:, None, :, :]).sum(2)
+    products = inverse[:, :, :, None] * deviation[:, None, :, :]
+    product: Tensor = products.sum(2)
     return -product
 
 
 def _displace(deviation: Tensor, height: int, width: int) -> Tensor:
     """Displacements `(M, 2, height, width)` in x and y of all positions, for matrices identity + `deviation`."""
     x, y = list_positions(height, width, deviation)
-    rows = [
-        row[:, 0, None, None] * x + row[:, 1, None, None] * y + row[:, 2, None, None]
-        for row in deviation.unbind(1)
-    ]
-    scale = 1 + rows[2]
-    shift = torch.stack([(rows[0] - x * rows[2]) / scale, (rows[1] - y * rows[2]) / scale], dim=1)
+    # what the matrix adds to x, y and 1
+    added = []
+    for row in deviation.unbind(1):
+        factor_x, factor_y, constant = row[..., None, None].unbind(1)
+        added.append(factor_x * x + factor_y * y + constant)
+    added_x, added_y, added_scale = added
+    scale = 1 + added_scale
+    shift_x = (added_x - x * added_scale) / scale
+    shift_y = (added_y - y * added_scale) / scale
+    shift = torch.stack([shift_x, shift_y], dim=1)
     farthest = 4.0 * max(height, width)  # near the horizon of a perspective; all of it lies outside
     return shift.clamp(-farthest, farthest)
 
@@ -144,30 +154,39 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
     # whole steps apart from the rest, so that no digits of the rest are lost
     whole = shift.detach().floor()
     across, down = torch.split(shift - whole, 1, dim=1)
-    left, top = whole.to(torch.int32).unbind(1)
-    left = left + torch.arange(width, dtype=torch.int32, device=images.device)[None, :]
-    top = top + torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
+    steps_right, steps_down = whole.to(torch.int32).unbind(1)
+    columns = torch.arange(width, dtype=torch.int32, device=images.device)
+    lines = torch.arange(height, dtype=torch.int32, device=images.device)
+    left = steps_right + columns[None, :]
+    top = steps_down + lines[:, None]
 
-    def fold(index: Tensor, size: int) -> Tensor:
+    def fold(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """The places that are read for an index along an axis, and whether it lies within the image."""
+        is_inside = (index >= 0) & (index < size)
         if fill == "reflection":
             # a mirror at the edges of pixels: 0, 1, ..., n - 1, n - 1, ..., 1, 0
             index = index % (2 * size)
-            return torch.minimum(index, 2 * size - 1 - index)
-        return index.clamp(0, size - 1)
+            return torch.minimum(index, 2 * size - 1 - index), is_inside
+        return index.clamp(0, size - 1), is_inside
 
-    columns = [(fold(j, width), (j >= 0) & (j < width)) for j in (left, left + 1)]
-    lines = [(fold(i, height) * width, (i >= 0) & (i < height)) for i in (top, top + 1)]
+    sides = [fold(left, width), fold(left + 1, width)]
 
-    def take(line: tuple[Tensor, Tensor], column: tuple[Tensor, Tensor]) -> Tensor:
-        index = (line[0] + column[0]).long().flatten(1)[:, None]
-        values = flat.gather(2, index.expand(rows, channels, -1)).reshape(images.shape)
-        if outside is None:
-            return values
-        return torch.where((line[1] & column[1])[:, None], values, outside)
+    def read_line(index: Tensor) -> Tensor:
+        """The values on one line, between its two columns."""
+        line, is_inside_height = fold(index, height)
+        ends = []
+        for column, is_inside_width in sides:
+            index_of_pixel = (line * width + column).long().flatten(1)[:, None]
+            index_of_channels = index_of_pixel.expand(rows, channels, -1)
+            values = flat.gather(2, index_of_channels).reshape(images.shape)
+            if outside is not None:
+                is_inside = is_inside_height & is_inside_width
+                values = torch.where(is_inside[:, None], values, outside)
+            ends.append(values)
+        return torch.lerp(ends[0], ends[1], across)
 
-    upper, lower = (
-        torch.lerp(take(line, columns[0]), take(line, columns[1]), across) for line in lines
-    )
+    upper = read_line(top)
+    lower = read_line(top + 1)
     return torch.lerp(upper, lower, down)
 
 
@@ -292,7 +311,8 @@ class Shear(ImageWarp):
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The tangents of the angles."""
-        across, down = torch.tan(parameters * (math.pi / 180)).unbind(1)
+        angles = parameters * (math.pi / 180)
+        across, down = torch.tan(angles).unbind(1)
         zero = torch.zeros_like(across)
         return [[zero, across, zero], [down, zero, zero], [zero, zero, zero]]
 
@@ -336,8 +356,13 @@ class Perspective(ImageWarp):
         a, b = (parameters * (math.pi / 180)).unbind(1)
         zero = torch.zeros_like(a)
         distance = self.distance * max(height, width)
+        sine_a = torch.sin(a)
+        sine_b = torch.sin(b)
+        # cos a - 1 is -2 sin^2 (a / 2), which keeps all digits of small angles
+        change_a = -2 * torch.sin(a / 2) ** 2
+        change_b = -2 * torch.sin(b / 2) ** 2
         return [
-            [-2 * torch.sin(a / 2) ** 2, torch.sin(a) * torch.sin(b), zero],
-            [zero, -2 * torch.sin(b / 2) ** 2, zero],
-            [-torch.sin(a) / distance, torch.cos(a) * torch.sin(b) / distance, zero],
+            [change_a, sine_a * sine_b, zero],
+            [zero, change_b, zero],
+            [-sine_a / distance, torch.cos(a) * sine_b / distance, zero],
         ]

@@ -43,7 +43,9 @@ class Brightness(Transformation):
     def transform(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
-        return inputs + (bounds[1] - bounds[0]) * expand(parameters[:, 0], inputs)
+        lower, upper = bounds
+        shift = expand(parameters[:, 0], inputs)
+        return inputs + (upper - lower) * shift
 
 
 @neighbourhoods.register("contrast")
@@ -72,7 +74,8 @@ class Contrast(Transformation):
     ) -> Tensor:
         """Multiply the differences; the change is added to the input, so that a factor of 1 changes nothing."""
         mean = inputs.mean(dim=(2, 3), keepdim=True)
-        return inputs + expand(parameters[:, 0] - 1, inputs) * (inputs - mean)
+        gain = expand(parameters[:, 0] - 1, inputs)
+        return inputs + gain * (inputs - mean)
 
 
 @neighbourhoods.register("gamma")
@@ -104,7 +107,8 @@ class Gamma(Transformation):
         """Take the power; values at the lower bound stay there, where the power has no gradient."""
         shares = to_shares(inputs, bounds)
         positive = shares > 1e-12
-        power = torch.where(positive, shares, 1.0) ** expand(parameters[:, 0], inputs)
+        exponent = expand(parameters[:, 0], inputs)
+        power = torch.where(positive, shares, 1.0) ** exponent
         return from_shares(torch.where(positive, power, shares), bounds)
 
 
@@ -149,7 +153,8 @@ class Hue(Transformation):
             (green - blue) / divisor,
             torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
         )
-        turned = hue + (parameters[:, 0] / 60).reshape(-1, 1, 1)
+        turn = parameters[:, 0] / 60
+        turned = hue + turn.reshape(-1, 1, 1)
         # f is 1 from -1 to 1 around the channel's own hue and 0 from 2 to 4
         hue_of_channel = send([0.0, 2.0, 4.0], shares.device, shares.dtype).reshape(1, 3, 1, 1)
         # the shorter way round the wheel, from -3 to 3 sixths
@@ -157,7 +162,8 @@ class Hue(Transformation):
             2 - (torch.remainder(h[:, None] - hue_of_channel + 3, 6) - 3).abs()
             for h in (hue, turned)
         )
-        change = chroma[:, None] * (after.clamp(0, 1) - before.clamp(0, 1))
+        difference = after.clamp(0, 1) - before.clamp(0, 1)
+        change = chroma[:, None] * difference
         return inputs + (bounds[1] - bounds[0]) * change
 
 
@@ -200,6 +206,8 @@ def saturate(
     coloured = chroma > 0
     most = torch.where(coloured, value, 1.0) / torch.where(coloured, chroma, 1.0)  # 1 / s
     # the new saturation over the old one, s; full saturation is 1 / s times the old one
-    ratio = torch.minimum(factor + send(offset, shares.device, shares.dtype) * most, most)
+    offset_of_channels = send(offset, shares.device, shares.dtype)
+    ratio = torch.minimum(factor + offset_of_channels * most, most)
     # the new channel is v - ratio (v - u); as a change of the input, a ratio of 1 leaves its bits alone
-    return inputs + (bounds[1] - bounds[0]) * (1 - ratio) * (value - shares)
+    lower, upper = bounds
+    return inputs + (upper - lower) * (1 - ratio) * (value - shares)

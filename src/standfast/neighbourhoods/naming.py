@@ -33,8 +33,10 @@ def find_name(kind: type[Neighbourhood]) -> str:
 
 def find_first_option(kind: type[Any]) -> str | None:
     """The option that a value alone stands for, as in `{rotation: 10}`: the first one. None for a class without any."""
-    options = (f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only)
-    return next(options, None)
+    for field in dataclasses.fields(kind):
+        if field.init and not field.kw_only:
+            return field.name
+    return None
 
 
 def label_neighbourhood(value: Neighbourhood) -> str:
@@ -50,20 +52,24 @@ def label_neighbourhood(value: Neighbourhood) -> str:
     'time shift 5 + brightness 0.1'
     """
     name = find_name(type(value))
+    words = name.replace("_", " ")
     first = find_first_option(type(value))
     parts = []
     plain = _make_plain(value, first)
     for field in sorted(dataclasses.fields(value), key=lambda field: field.name != first):
         option = getattr(value, field.name)
         if field.name == first:
-            words = name.replace("_", " ")
             if isinstance(option, tuple) and option and isinstance(option[0], Neighbourhood):
                 parts.append(_write(option))
+            elif _has_words(option):
+                parts.append(f"{words} {_write(option)}")
             else:  # arrays, such as embeddings, have no words
-                parts.append(f"{words} {_write(option)}" if _has_words(option) else words)
-        elif field.init and field.compare and option != getattr(plain, field.name, field.default):
-            parts.append(_write_named(field.name, option))
-    label = ", ".join(parts) or name.replace("_", " ")
+                parts.append(words)
+        elif field.init and field.compare:
+            usual = getattr(plain, field.name, field.default)
+            if option != usual:
+                parts.append(_write_named(field.name, option))
+    label = ", ".join(parts) or words
     if len(label) <= _LONGEST:
         return label
     return label[: _LONGEST - 1] + "…"
@@ -72,7 +78,10 @@ def label_neighbourhood(value: Neighbourhood) -> str:
 def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
     """A neighbourhood with only the first option given; None where others must be given, too."""
     try:
-        return type(value)(**({first: getattr(value, first)} if first else {}))
+        options = {}
+        if first:
+            options[first] = getattr(value, first)
+        return type(value)(**options)
     except (ArgumentError, TypeError):
         return None
 
@@ -86,12 +95,16 @@ def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
     """
     if len(values) == 1:
         return [""]
-    labels = [label_neighbourhood(value) for value in values]
-    earlier = (labels[:index].count(label) for index, label in enumerate(labels))
-    return [
-        f"{label} ({count + 1})" if count else label
-        for label, count in zip(labels, earlier, strict=True)
-    ]
+    labels: list[str] = []
+    earlier: list[str] = []
+    for value in values:
+        label = label_neighbourhood(value)
+        count = earlier.count(label)
+        earlier.append(label)
+        if count:
+            label = f"{label} ({count + 1})"
+        labels.append(label)
+    return labels
 
 
 def describe_change(
@@ -124,10 +137,11 @@ def _write_share(radius: float, width: float | None) -> str:
     if width is None:
         return f"{radius:.4g}"
     levels = 255 * radius / width
+    whole_levels = round(levels)
     # a radius such as 8/255 is rounded
-    is_whole = round(levels) > 0 and math.isclose(levels, round(levels), rel_tol=1e-4)
-    share = f"{round(levels)}/255" if is_whole else f"{100 * radius / width:.3g}%"
-    return f"{share} of its range"
+    if whole_levels > 0 and math.isclose(levels, whole_levels, rel_tol=1e-4):
+        return f"{whole_levels}/255 of its range"
+    return f"{100 * radius / width:.3g}% of its range"
 
 
 def _describe_columns(value: TableChanges) -> str:
@@ -135,19 +149,24 @@ def _describe_columns(value: TableChanges) -> str:
     if isinstance(value.changes, Feature):
         return f"every column {_describe_range(value.changes, 1)}".rstrip()
     features: Mapping[str, Any] = value.changes  # type: ignore[assignment]
-    categories = [name for name, feature in features.items() if feature.by is None]
+    categories: list[str] = []
     names_of_ranges: dict[str, list[str]] = {}
     for name, feature in features.items():
-        if feature.by is not None:
-            names_of_ranges.setdefault(_describe_range(feature, 1), []).append(name)
+        if feature.by is None:
+            categories.append(name)
+        else:
+            reach = _describe_range(feature, 1)
+            names_of_ranges.setdefault(reach, []).append(name)
     words: list[str] = []
     for names in names_of_ranges.values():
         reach = _describe_range(features[names[0]], len(names))
         words.append(f"{_list_names(names)} {reach}")
     if categories:
         words.append(f"other categories of {_list_names(categories)}")
-    rules = f", such that {' and '.join(value.rules)}" if value.rules else ""
-    return ", ".join(words) + rules
+    description = ", ".join(words)
+    if value.rules:
+        description += f", such that {' and '.join(value.rules)}"
+    return description
 
 
 def _describe_range(feature: Feature, count: int) -> str:
@@ -157,8 +176,9 @@ def _describe_range(feature: Feature, count: int) -> str:
     if feature.by == "any":
         return "to any value of the data"
     low, high = feature.limits
-    own_value = " of its value" if count == 1 else " of their value"
-    unit = f"%{own_value}" if feature.percent else ""
+    unit = ""
+    if feature.percent:
+        unit = "% of its value" if count == 1 else "% of their value"
     if low == -high:
         return f"by up to {high:g}{unit}"
     return f"by {low:g} to {high:g}{unit}"
@@ -167,17 +187,24 @@ def _describe_range(feature: Feature, count: int) -> str:
 def _list_names(names: Sequence[str]) -> str:
     """Names in a sentence; of many the first ones, and how many others there are."""
     if len(names) > _MOST_NAMES + 1:
-        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more columns"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        first = ", ".join(names[:_MOST_NAMES])
+        return f"{first} and {len(names) - _MOST_NAMES} more columns"
+    if len(names) == 1:
+        return names[0]
+    all_but_last = ", ".join(names[:-1])
+    return f"{all_but_last} and {names[-1]}"
 
 
 def _write_named(name: str, value: Any) -> str:
     """An option with its value; of several things, such as rules, how many there are."""
-    several = isinstance(value, tuple | list | Mapping) and len(value) > 1
-    if several and not all(isinstance(entry, int | float) for entry in value):
-        return f"{len(value)} {name}"
-    plain = isinstance(value, bool | int | float | str | tuple | list | None)
-    return f"{name} {_write(value)}" if plain else f"own {name}"  # such as data
+    if isinstance(value, tuple | list | Mapping) and len(value) > 1:
+        are_numbers = all(isinstance(entry, int | float) for entry in value)
+        if not are_numbers:
+            return f"{len(value)} {name}"
+    if isinstance(value, bool | int | float | str | tuple | list | None):
+        return f"{name} {_write(value)}"
+    # such as data
+    return f"own {name}"
 
 
 def _has_words(value: Any) -> bool:
@@ -190,14 +217,17 @@ def _write(value: Any) -> str:
     if isinstance(value, Feature):
         return _write_feature(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_write(entry)}" for key, entry in value.items())
+        words = [f"{key} {_write(entry)}" for key, entry in value.items()]
+        return ", ".join(words)
     if isinstance(value, tuple | list):
         are_ends = len(value) == 2 and all(isinstance(end, int | float) for end in value)
         if are_ends:
             return _write_range(*value)
         return " + ".join(map(_write, value))
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, int | float):
         return f"{value:g}"
     return str(value).replace("_", " ")
@@ -206,7 +236,9 @@ def _write(value: Any) -> str:
 def _write_range(low: float, high: float) -> str:
     if low == high:
         return f"exactly {high:g}"
-    return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
+    if high == -low:
+        return f"{high:g}"
+    return f"{low:g} to {high:g}"
 
 
 def _write_feature(feature: Feature) -> str:
@@ -214,8 +246,12 @@ def _write_feature(feature: Feature) -> str:
     words: list[str] = []
     for field in dataclasses.fields(feature):
         option = getattr(feature, field.name)
-        if option is not None:
-            words.append(_write(option) if field.name == "by" else f"{field.name} {_write(option)}")
+        if option is None:
+            continue
+        if field.name == "by":
+            words.append(_write(option))
+        else:
+            words.append(f"{field.name} {_write(option)}")
     return " ".join(words)
 
 
@@ -242,11 +278,13 @@ def read_stored(options: object) -> Neighbourhood | None:
     True
     """
     tag, title, described = split_tag(options)
-    kind = _find_class(title) if tag in ("norm", "transformation") else None
+    kind = None
+    if tag in ("norm", "transformation"):
+        kind = _find_class(title)
     if kind is None:
         return None
     try:
-        return kind(**{option: _read(value) for option, value in described.items()})
+        return kind(**_read_options(described))
     except (ArgumentError, TypeError):  # of another version of the library
         return None
 
@@ -265,6 +303,10 @@ def _find_class(title: str) -> type[Neighbourhood] | None:
         return None
 
 
+def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {option: _read(value) for option, value in options.items()}
+
+
 def _read(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_read, value))
@@ -275,10 +317,12 @@ def _read(value: Any) -> Any:
         return read_stored(value)
     if tag and options.keys() == {"shape", "digest"}:
         return _Unread(options["shape"])
-    read_options = {option: _read(value_of_option) for option, value_of_option in options.items()}
+    read_options = _read_options(options)
     if title == "Feature":
         return Feature(**read_options)
-    return {tag: title, **read_options} if tag else read_options
+    if tag:
+        return {tag: title, **read_options}
+    return read_options
 
 
 class _Unread(Background):

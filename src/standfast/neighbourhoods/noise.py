@@ -46,7 +46,8 @@ class Noise(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         strength = expand(parameters[:, 0], inputs)
-        return self.add_noise(inputs, strength, parameters[:, 1:].reshape(inputs.shape), bounds)
+        uniform = parameters[:, 1:].reshape(inputs.shape)
+        return self.add_noise(inputs, strength, uniform, bounds)
 
     @abstractmethod
     def add_noise(
@@ -92,7 +93,8 @@ class GaussianNoise(Noise):
     def add_noise(
         self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
-        return inputs + (bounds[1] - bounds[0]) * strength * map_to_normal(uniform)
+        lower, upper = bounds
+        return inputs + (upper - lower) * strength * map_to_normal(uniform)
 
 
 @neighbourhoods.register("speckle_noise")
@@ -159,13 +161,16 @@ class ShotNoise(Noise):
         z = map_to_normal(uniform)
         # if there are many photons
         # the expansion of Cornish and Fisher, whose third term is the skewness of a Poisson number
-        noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6
+        correction = photon * (z**2 - 1) / 6
+        noisy = shares + shares.sqrt() * strength * z + correction
         mean = shares / photon.clamp(min=1e-30)
         # black has no photons, and noise of scale 0 has infinitely many
         counted = (mean > 0) & (mean <= _MANY)
-        noisy[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
+        photons = find_poisson_quantile(mean[counted], uniform[counted])
+        noisy[counted] = photons * photon[counted]
         # an entry without noise is the input itself, to the last bit
-        return torch.where((strength > 0) & (shares > 0), from_shares(noisy, bounds), inputs)
+        is_noisy = (strength > 0) & (shares > 0)
+        return torch.where(is_noisy, from_shares(noisy, bounds), inputs)
 
 
 def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
@@ -181,11 +186,16 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     # the limits of `map_to_normal`: at 1 the quantile would be infinite
     u = uniform.double().clamp(2.0**-24, 1 - 2.0**-24)
     z = torch.special.ndtri(u)
-    count = torch.floor(rate + rate.sqrt() * z + (z**2 - 1) / 6 + 0.5).clamp(min=0)
+    correction = (z**2 - 1) / 6
+    quantile = rate + rate.sqrt() * z + correction
+    count = torch.floor(quantile + 0.5).clamp(min=0)
     below = torch.special.gammaincc(count + 1, rate)  # P(N <= count)
-    chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
+    log_chance = torch.xlogy(count, rate) - rate - torch.lgamma(count + 1)
+    chance = torch.exp(log_chance)  # P(N = count)
     # those that are not yet the smallest k with P(N <= k) >= u
-    left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
+    is_too_small = below < u
+    is_too_large = (below - chance >= u) & (count > 0)
+    left = torch.nonzero(is_too_small | is_too_large)[:, 0]
     while len(left):
         k = count[left]
         total = below[left]
@@ -198,7 +208,9 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
         total = torch.where(up, total + next_own, total - chance_of_k)
         k = torch.where(up, k + 1, k - 1)
         count[left], below[left], chance[left] = k, total, next_own
-        left = left[(total < target) | ((total - next_own >= target) & (k > 0))]
+        is_too_small = total < target
+        is_too_large = (total - next_own >= target) & (k > 0)
+        left = left[is_too_small | is_too_large]
     return count.to(mean.dtype)
 
 

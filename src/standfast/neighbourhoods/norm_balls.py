@@ -67,7 +67,8 @@ class NormBall(Neighbourhood):
         if high - low == 1:
             scaled = f"{self.radius:g}/255"
         else:
-            scaled = f"{self.radius * float(widths.max()) / 255:.3g}"
+            widest = float(widths.max())
+            scaled = f"{self.radius * widest / 255:.3g}"
         if 1 <= self.radius <= 255:
             meant = f"; was {type(self).__name__}({scaled}) meant?"
         else:
@@ -143,7 +144,8 @@ class L2Ball(NormBall):
 
 
 def _phi(x: Tensor) -> Tensor:
-    return torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    density = torch.exp(-0.5 * x * x)
+    return density / math.sqrt(2 * math.pi)
 
 
 def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float) -> Tensor:
@@ -169,7 +171,8 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
         b = (upper - centre) / scale
         mass = (torch.special.ndtr(b) - torch.special.ndtr(a)).clamp(min=1e-30)
         inner = 1 + (a * _phi(a) - b * _phi(b)) / mass
-        second_moment = sigma**2 * inner.clamp(min=0).flatten(1).sum(1)
+        variances = inner.clamp(min=0)
+        second_moment = sigma**2 * variances.flatten(1).sum(1)
         high = torch.where(second_moment > target, sigma, high)
         low = torch.where(second_moment > target, low, sigma)
     return (low * high).sqrt().to(dtype)

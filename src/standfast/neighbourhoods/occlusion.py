@@ -78,7 +78,8 @@ class Occlusion(Transformation):
         down, across = (
             cover(middle, pixels) for middle, pixels in zip(centre, inputs.shape[-2:], strict=True)
         )
-        share = (down[:, :, None] * across[:, None, :])[:, None]
+        covered = down[:, :, None] * across[:, None, :]
+        share = covered[:, None]
         if self.fill == "mean":
             colour = inputs.mean((2, 3), keepdim=True)
         else:

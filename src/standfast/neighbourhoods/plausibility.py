@@ -68,10 +68,12 @@ def measure_nearest(
 ) -> Tensor:
     """The distance of each of `rows` `(M, F)` from the nearest row of the data, float64 `(M,)`."""
     table = data.inputs.to(rows.device, torch.float64)
-    parts = torch.split(rows.detach().double(), max(1, _PAIRS // len(table)))
-    return torch.cat(
-        [_measure_distances(part, table, categories, missing).amin(1) for part in parts]
-    )
+    rows_at_once = max(1, _PAIRS // len(table))
+    nearest = []
+    for part in torch.split(rows.detach().double(), rows_at_once):
+        distances = _measure_distances(part, table, categories, missing)
+        nearest.append(distances.amin(1))
+    return torch.cat(nearest)
 
 
 def check_table(rows: Tensor, data: Background) -> None:
@@ -100,17 +102,22 @@ def _measure_distances(
     for column in range(table.shape[1]):
         if column in grouped:
             continue
+        cells = rows[:, column]
+        of_table = table[:, column]
         if missing is not None and missing[column] > -math.inf:
-            total += _measure_with_missing(rows[:, column], table[:, column], missing[column])
+            total += _measure_with_missing(cells, of_table, missing[column])
         else:
-            total += ((rows[:, column, None] - table[:, column]) / scale[column]).square_()
+            differences = cells[:, None] - of_table
+            total += (differences / scale[column]).square_()
     # a one-hot category differs in several columns and counts once
     for group in categories:
         differs = torch.zeros_like(total, dtype=torch.bool)
         for column in group:
             # rounding of float32, in proportion to the largest code
-            rounding = 2e-6 * table[:, column].abs().amax()
-            differs |= (rows[:, column, None] - table[:, column]).abs() > rounding
+            of_table = table[:, column]
+            rounding = 2e-6 * of_table.abs().amax()
+            differences = rows[:, column, None] - of_table
+            differs |= differences.abs() > rounding
         total += differs
     return total.sqrt_()
 
@@ -120,11 +127,17 @@ def _measure_with_missing(cells: Tensor, of_table: Tensor, code: float) -> Tenso
     gone = cells <= code
     gone_in_table = of_table <= code
     present = of_table[~gone_in_table]
-    scale = present.std() if len(present) > 1 else present.new_zeros(())
-    distances = ((cells[:, None] - of_table) / torch.where(scale > 0, scale, 1.0)).square_()
+    # a single number has no deviation
+    scale = present.new_zeros(())
+    if len(present) > 1:
+        scale = present.std()
+    scale = torch.where(scale > 0, scale, 1.0)
+    cells = cells[:, None]
+    distances = ((cells - of_table) / scale).square_()
     # a missing cell has no distance from a number: it counts as another category does
     either = gone[:, None] | gone_in_table
-    return torch.where(either, (cells[:, None] != of_table).to(distances), distances)
+    differs = (cells != of_table).to(distances)
+    return torch.where(either, differs, distances)
 
 
 @lru_cache(maxsize=4)
@@ -133,11 +146,14 @@ def _measure_own_distances(
 ) -> Tensor:
     """The distances of rows of the data from their nearest other rows, sorted."""
     table = data.inputs.double()
-    chosen = torch.linspace(0, len(table) - 1, min(len(table), _REFERENCES)).round().long()
+    count = len(table)
+    spread_rows = torch.linspace(0, count - 1, min(count, _REFERENCES))
+    chosen = spread_rows.round().long()
     parts = []
-    for row_numbers in torch.split(chosen, max(1, _PAIRS // len(table))):
+    for row_numbers in torch.split(chosen, max(1, _PAIRS // count)):
         distance = _measure_distances(table[row_numbers], table, categories, missing)
+        own_rows = torch.arange(len(row_numbers))
         # a row is no neighbour of itself
-        distance[torch.arange(len(row_numbers)), row_numbers] = torch.inf
+        distance[own_rows, row_numbers] = torch.inf
         parts.append(distance.amin(1))
     return torch.cat(parts).sort().values

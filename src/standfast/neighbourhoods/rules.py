@@ -67,11 +67,10 @@ class Rule:
     def measure_size(self, rows: Tensor) -> Tensor:
         """The sum of the sizes of all terms, `(M,)`; rounding errors are in proportion to it."""
         total = torch.full((len(rows),), abs(self.constant), dtype=rows.dtype, device=rows.device)
-        for column, factor in (
-            *self.terms,
-            *(((self.defines, 1.0),) if self.defines is not None else ()),
-        ):
+        for column, factor in self.terms:
             total = total + (factor * rows[:, column]).abs()
+        if self.defines is not None:
+            total = total + rows[:, self.defines].abs()
         return total
 
 
@@ -114,7 +113,8 @@ class _Reader:
 
         try:
             # Python's parser knows no names with blanks, so quoted ones become names that it knows
-            tree = ast.parse(_QUOTED.sub(hide, self.text).strip(), mode="eval").body
+            text = _QUOTED.sub(hide, self.text).strip()
+            tree = ast.parse(text, mode="eval").body
             if not isinstance(tree, ast.Compare):
                 self._refuse()
             sides = [self._read_sum(side) for side in (tree.left, *tree.comparators)]
@@ -123,12 +123,15 @@ class _Reader:
         # what `ast.parse` raises for a text that is no expression, or too deep, or too large
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
             self._refuse()
-        if not all(math.isfinite(factor) for side in sides for factor in side.values()):
-            self._refuse(", of finite numbers")
-        return [
-            self._relate(left, relation, right)
-            for left, relation, right in zip(sides[:-1], tree.ops, sides[1:], strict=True)
-        ]
+        for side in sides:
+            if not all(map(math.isfinite, side.values())):
+                self._refuse(", of finite numbers")
+        rules = []
+        left_sides = sides[:-1]
+        right_sides = sides[1:]
+        for left, relation, right in zip(left_sides, tree.ops, right_sides, strict=True):
+            rules.append(self._relate(left, relation, right))
+        return rules
 
     def _relate(self, left: dict[int, float], relation: ast.cmpop, right: dict[int, float]) -> Rule:
         # `==` computes a column, so one side must be that column alone, with a coefficient of 1
@@ -144,19 +147,21 @@ class _Reader:
             self._refuse(", with <=, >= or ==")
         if isinstance(relation, ast.GtE):
             left, right = right, left
-        difference = {
-            column: left.get(column, 0.0) - right.get(column, 0.0)
-            for column in sorted({*left, *right})
-        }
-        if not any(factor for column, factor in difference.items() if column != -1):
+        difference = {}
+        for column in sorted({*left, *right}):
+            difference[column] = left.get(column, 0.0) - right.get(column, 0.0)
+        rule = self._make(difference)
+        if not rule.terms:
             self._refuse(", about at least one column")
-        return self._make(difference)
+        return rule
 
     def _make(self, parts: dict[int, float], defines: int | None = None) -> Rule:
-        terms = tuple(
-            (column, factor) for column, factor in sorted(parts.items()) if column != -1 and factor
-        )
-        return Rule(self.text, terms, parts.get(-1, 0.0), defines)
+        constant = parts.get(-1, 0.0)
+        terms = []
+        for column, factor in sorted(parts.items()):
+            if column != -1 and factor:
+                terms.append((column, factor))
+        return Rule(self.text, tuple(terms), constant, defines)
 
     def _read_sum(self, node: ast.expr) -> dict[int, float]:
         """The coefficients of an expression by column; -1 stands for the constant."""
@@ -166,11 +171,12 @@ class _Reader:
             return {self._find(node.id): 1.0}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
-            return {
-                column: sign * factor for column, factor in self._read_sum(node.operand).items()
-            }
+            operand = self._read_sum(node.operand)
+            return {column: sign * factor for column, factor in operand.items()}
         if isinstance(node, ast.BinOp):
-            return self._combine(self._read_sum(node.left), node.op, self._read_sum(node.right))
+            left = self._read_sum(node.left)
+            right = self._read_sum(node.right)
+            return self._combine(left, node.op, right)
         return self._refuse()
 
     def _combine(
@@ -179,10 +185,10 @@ class _Reader:
         """The coefficients of two sums that are added, or of which one is a number that scales the other."""
         if isinstance(operator, ast.Add | ast.Sub):
             sign = 1.0 if isinstance(operator, ast.Add) else -1.0
-            columns = dict.fromkeys([*left, *right])
-            return {
-                column: left.get(column, 0.0) + sign * right.get(column, 0.0) for column in columns
-            }
+            total = {}
+            for column in dict.fromkeys([*left, *right]):
+                total[column] = left.get(column, 0.0) + sign * right.get(column, 0.0)
+            return total
         # a product stays linear only if one side is a number
         if isinstance(operator, ast.Mult) and set(left) == {-1}:
             left, right = right, left
@@ -196,12 +202,14 @@ class _Reader:
 
     def _find(self, name: str) -> int:
         hidden = re.fullmatch(r"__quoted_(\d+)__", name)
-        if hidden and int(hidden[1]) < len(self.quoted):
-            name = self.quoted[int(hidden[1])]
+        if hidden:
+            number = int(hidden[1])
+            if number < len(self.quoted):
+                name = self.quoted[number]
         if name not in self.places:
-            raise ArgumentError(
-                "rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}")
-            )
+            where = f" in {self.text!r}"
+            expected, got = describe_unknown_column(name, self.columns, where)
+            raise ArgumentError("rules", expected, got)
         return self.places[name]
 
     def _refuse(self, more: str = "") -> NoReturn:
@@ -212,8 +220,11 @@ def describe_unknown_column(
     name: object, columns: Sequence[str], where: str = ""
 ) -> tuple[str, str]:
     """What was expected and what came, for the message about a column that does not exist."""
+    listed = ", ".join(columns[:12])
+    if len(columns) > 12:
+        listed += ", ..."
+    got = f"{name!r}{where}"
     near = difflib.get_close_matches(str(name), columns, n=1)
-    listed = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
-    return f"names of columns ({listed})", f"{name!r}{where}" + (
-        f" (did you mean {near[0]!r}?)" if near else ""
-    )
+    if near:
+        got += f" (did you mean {near[0]!r}?)"
+    return f"names of columns ({listed})", got

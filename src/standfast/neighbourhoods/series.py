@@ -74,9 +74,11 @@ class TimeChange(Warp):
         """
         length = maps.shape[2]
         positions = self.find_places_back(parameters, length)
-        real = _lie_inside(self.find_places(parameters, length), length)
-        is_seen = interpolate(real[:, None].to(maps.dtype), positions.detach()) > 1 - _SLACK
-        return interpolate(maps, positions), is_seen & _lie_inside(positions, length)[:, None]
+        is_real = _lie_inside(self.find_places(parameters, length), length)
+        share_of_real = interpolate(is_real[:, None].to(maps.dtype), positions.detach())
+        is_inside = _lie_inside(positions, length)
+        is_seen = (share_of_real > 1 - _SLACK) & is_inside[:, None]
+        return interpolate(maps, positions), is_seen
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,10 @@ class TimeWarp(TimeChange):
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """One for each wave."""
         most = self.percent / self.waves
-        return [Axis(f"wave {k} [%]", 0.0, -most, most) for k in range(1, self.waves + 1)]
+        axes = []
+        for k in range(1, self.waves + 1):
+            axes.append(Axis(f"wave {k} [%]", 0.0, -most, most))
+        return axes
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`t + (T - 1) sum_k s_k / (100 pi k) sin(pi k t / (T - 1))`."""
@@ -227,26 +232,26 @@ class TimeWarp(TimeChange):
             right = torch.searchsorted(moved_times.contiguous(), sought).clamp(1, length - 1)
             before = moved_times.gather(1, right - 1)
             after = moved_times.gather(1, right)
-            positions = right - 1 + ((sought - before) / (after - before)).clamp(0, 1)
+            share = (sought - before) / (after - before)
+            positions = right - 1 + share.clamp(0, 1)
             # linear interpolation is off by a few thousandths of a sample, Newton's error squares
             for _ in range(2):
-                positions = positions + (sought - self._warp(positions, parameters)) / self._speed(
-                    positions, parameters
-                )
+                missed = sought - self._warp(positions, parameters)
+                positions = positions + missed / self._speed(positions, parameters)
             positions = positions.clamp(0, length - 1)
         # one more step, which has the derivative by the parameters: that of an implicit function
-        return (
-            positions
-            + (times - self._warp(positions, parameters))
-            / self._speed(positions, parameters).detach()
-        )
+        missed = times - self._warp(positions, parameters)
+        speed = self._speed(positions, parameters).detach()
+        return positions + missed / speed
 
     def _warp(self, places: Tensor, parameters: Tensor) -> Tensor:
         last = places.shape[1] - 1
-        return places + last * sum(
-            parameters[:, k - 1 : k] / (100 * math.pi * k) * torch.sin(math.pi * k / last * places)
-            for k in range(1, self.waves + 1)
-        )
+        shift: Tensor | int = 0
+        for k in range(1, self.waves + 1):
+            amplitude = parameters[:, k - 1 : k] / (100 * math.pi * k)
+            wave = torch.sin(math.pi * k / last * places)
+            shift = shift + amplitude * wave
+        return places + last * shift
 
     def _speed(self, places: Tensor, parameters: Tensor) -> Tensor:
         last = places.shape[1] - 1
@@ -281,21 +286,23 @@ class WindowCrop(TimeChange):
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """What is cut off, and how much of it at the start."""
-        return [*super().list_axes(shape), Axis("cut at the start [share]", 0.5, 0.0, 1.0)]
+        axes = list(super().list_axes(shape))
+        axes.append(Axis("cut at the start [share]", 0.5, 0.0, 1.0))
+        return axes
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`p q / 100 (T - 1) + t (1 - q / 100)`."""
         cut = parameters[:, :1] / 100
-        return parameters[:, 1:] * cut * (length - 1) + _count_samples(parameters, length) * (
-            1 - cut
-        )
+        share_at_start = parameters[:, 1:]
+        times = _count_samples(parameters, length)
+        return share_at_start * cut * (length - 1) + times * (1 - cut)
 
     def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
         """`(t - p q / 100 (T - 1)) / (1 - q / 100)`."""
         cut = parameters[:, :1] / 100
-        return (_count_samples(parameters, length) - parameters[:, 1:] * cut * (length - 1)) / (
-            1 - cut
-        )
+        share_at_start = parameters[:, 1:]
+        times = _count_samples(parameters, length)
+        return (times - share_at_start * cut * (length - 1)) / (1 - cut)
 
 
 @neighbourhoods.register("amplitude")
@@ -350,8 +357,10 @@ class Drift(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         length = inputs.shape[2]
+        at_start = parameters[:, :1]
+        at_end = parameters[:, 1:]
         share = _count_samples(parameters, length) / (length - 1)
-        line = parameters[:, :1] * (1 - share) + parameters[:, 1:] * share
+        line = at_start * (1 - share) + at_end * share
         return inputs + _measure_deviation(inputs) * line[:, None]
 
 
@@ -388,10 +397,10 @@ class Jitter(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         edge = torch.finfo(parameters.dtype).eps / 2  # the quantiles of 0 and 1 are infinite
-        z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(
-            inputs.shape
-        )
-        return inputs + _measure_deviation(inputs) * parameters[:, :1, None] * z
+        uniform = parameters[:, 1:].clamp(edge, 1 - edge)
+        z: Tensor = torch.special.ndtri(uniform).reshape(inputs.shape)
+        size = parameters[:, :1, None]
+        return inputs + _measure_deviation(inputs) * size * z
 
 
 @neighbourhoods.register("dropped_samples")
@@ -428,15 +437,18 @@ class DroppedSamples(Transformation):
     def transform(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
-        kept = parameters[:, 1:] * 100 >= parameters[:, :1]
+        lost_share = parameters[:, :1]
+        kept = parameters[:, 1:] * 100 >= lost_share
         if self.fill == "zeros":
             return inputs * kept[:, None]
         times = torch.arange(inputs.shape[2], device=inputs.device)
+        # the last sample that is there, up to each time
         last = torch.where(kept, times, -1).cummax(dim=1).values
         first = kept.int().argmax(dim=1, keepdim=True)
         # before the first sample that is there, that one stands; if there is none, `argmax` gives sample 0
         source = torch.where(last < 0, first, last)
-        return inputs.gather(2, source[:, None].expand_as(inputs))
+        source_of_channels = source[:, None].expand_as(inputs)
+        return inputs.gather(2, source_of_channels)
 
 
 def interpolate(series: Tensor, positions: Tensor, fill: Fill = "border") -> Tensor:
@@ -460,24 +472,29 @@ def interpolate(series: Tensor, positions: Tensor, fill: Fill = "border") -> Ten
     left = positions.detach().floor()
     share = (positions - left)[:, None]
     neighbours = []
+    channels = series.shape[1]
     for index in (left, left + 1):
-        values = series.gather(
-            2, index.clamp(0, last).long()[:, None].expand(-1, series.shape[1], -1)
-        )
+        source = index.clamp(0, last).long()
+        source_of_channels = source[:, None].expand(-1, channels, -1)
+        values = series.gather(2, source_of_channels)
         if fill == "zeros":
-            values = values * ((index >= 0) & (index <= last))[:, None]
+            is_inside = (index >= 0) & (index <= last)
+            values = values * is_inside[:, None]
         neighbours.append(values)
-    return torch.lerp(neighbours[0], neighbours[1], share.expand_as(neighbours[0]))
+    before, after = neighbours
+    return torch.lerp(before, after, share.expand_as(before))
 
 
 def _count_samples(parameters: Tensor, length: int) -> Tensor:
     """The times 0 to T - 1, `(1, T)`, like the parameters."""
-    return torch.arange(length, dtype=parameters.dtype, device=parameters.device)[None]
+    times = torch.arange(length, dtype=parameters.dtype, device=parameters.device)
+    return times[None]
 
 
 def _lie_inside(places: Tensor, length: int) -> Tensor:
     """Which places are within a series of this length."""
-    return (places >= -_SLACK) & (places <= length - 1 + _SLACK)
+    last = length - 1
+    return (places >= -_SLACK) & (places <= last + _SLACK)
 
 
 def _measure_deviation(inputs: Tensor) -> Tensor:

@@ -81,8 +81,10 @@ def encode_word(word: Word) -> int:
     if not word.text:
         return GONE_AT_END if word.ends else GONE
     content = "\0".join(map(str, word)).encode()
+    digest = hashlib.blake2b(content, digest_size=8).digest()
+    number = int.from_bytes(digest, "big")
     # codes below 8 are no words, such as NO_WORD and GONE
-    code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
+    code = number % (CODES - 8) + 8
     stored_word = _WORDS.setdefault(code, word)
     # once in 10^15 pairs
     assert stored_word == word, f"two words have one code: {stored_word} and {word}"
@@ -176,14 +178,20 @@ class TextChange(Transformation):
         many meet each candidate of a word with fewer, too.
         """
         codes, number_of_code = torch.unique(inputs, return_inverse=True)
-        most = [_count_candidates(self, tuple(before), int(code)) for code in codes.tolist()]
-        is_countable = send([count is not None for count in most], inputs.device, torch.bool)
-        others = send([count or 0 for count in most], inputs.device, torch.int64)[number_of_code]
+        countable = []
+        counts = []
+        for code in codes.tolist():
+            count = _count_candidates(self, tuple(before), int(code))
+            countable.append(count is not None)
+            counts.append(count or 0)
+        is_countable = send(countable, inputs.device, torch.bool)
+        others = send(counts, inputs.device, torch.int64)[number_of_code]
 
         def find_points(numbers: Tensor) -> Tensor:
             # middles of equal parts of the interval in which the word changes
             middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
-            return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
+            changes = (1 - self.rate) + middle * self.rate
+            return torch.where(numbers > 0, changes, 0.0)
 
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
         return Choices(
@@ -197,10 +205,12 @@ class TextChange(Transformation):
     def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Those with a word that has candidates. No word's candidates are kept."""
         codes, number_of_code = torch.unique(inputs, return_inverse=True)
-        has_candidates = [
-            next(_find_others(self, int(code)), None) is not None for code in codes.tolist()
-        ]
-        return send(has_candidates, inputs.device, torch.bool)[number_of_code].any(1)
+        has_candidates = []
+        for code in codes.tolist():
+            first = next(_find_others(self, int(code)), None)
+            has_candidates.append(first is not None)
+        is_movable = send(has_candidates, inputs.device, torch.bool)
+        return is_movable[number_of_code].any(1)
 
     def transform(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
@@ -209,10 +219,10 @@ class TextChange(Transformation):
         options = _list_options(self, inputs)
         position = (parameters.double() - (1 - self.rate)) / self.rate
         last = (options.counts - 1).clamp(min=0)
-        which = torch.minimum((position * options.counts).floor().long().clamp(min=0), last)
-        return torch.where(
-            (position >= 0) & (options.counts > 0), options.pick(which).to(inputs), inputs
-        )
+        number = (position * options.counts).floor().long().clamp(min=0)
+        candidates = options.pick(torch.minimum(number, last)).to(inputs)
+        is_changed = (position >= 0) & (options.counts > 0)
+        return torch.where(is_changed, candidates, inputs)
 
     def find_compared(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
@@ -255,8 +265,11 @@ def _count_candidates(
     for earlier in before:
         if not isinstance(earlier, TextChange) or len(codes) > _MOST_LISTED:
             return None
+        others: set[int] = set()
+        for word in codes:
+            others.update(map(int, _list_candidates(earlier, word)))
         # an earlier change may also leave the word as it is
-        codes |= {int(other) for word in codes for other in _list_candidates(earlier, word)}
+        codes |= others
     if len(codes) > _MOST_LISTED:
         return None
     return max(len(_list_candidates(change, word)) for word in codes)
@@ -279,7 +292,9 @@ class _Options:
 
     def pick(self, number: Tensor | int) -> Tensor:
         """The code of the candidate of this number at each place; any code where the word has fewer."""
-        return self.candidates[(self.starts + number).clamp(max=len(self.candidates) - 1)]
+        last = len(self.candidates) - 1
+        index = (self.starts + number).clamp(max=last)
+        return self.candidates[index]
 
 
 def _list_options(change: TextChange, inputs: Tensor) -> _Options:
@@ -311,19 +326,24 @@ def _find_others(change: TextChange, code: int) -> Iterator[str]:
 
 def _change_word(change: TextChange, word: str) -> Iterator[str]:
     """What else may stand in the place of a word; nothing for one that is too long."""
-    too_long = change.longest is not None and len(word) > change.longest
-    if not too_long:
-        yield from (candidate for candidate in change.candidates(word) if candidate != word)
+    if change.longest is not None and len(word) > change.longest:
+        return
+    for candidate in change.candidates(word):
+        if candidate != word:
+            yield candidate
 
 
 def _change_one_word(change: TextChange, passage: str) -> Iterator[str]:
     """The passage with one of its words changed, in all ways."""
-    for place in _WORD_OF_PASSAGE.finditer(passage):
-        before = passage[: place.start()]
-        after = passage[place.end() :]
-        for candidate in _change_word(change, place[0]):
-            # a word that is left out takes the blank before it along
-            changed = before + candidate + after if candidate else before.rstrip() + after
+    for word in _WORD_OF_PASSAGE.finditer(passage):
+        before = passage[: word.start()]
+        after = passage[word.end() :]
+        for candidate in _change_word(change, word[0]):
+            if candidate:
+                changed = before + candidate + after
+            else:
+                # a word that is left out takes the blank before it along
+                changed = before.rstrip() + after
             if changed.strip():
                 yield changed.strip()
 
@@ -344,8 +364,10 @@ def _list_words(text: str) -> list[str]:
 def _list_candidates(change: TextChange, code: int) -> Array:
     """The codes of the candidates of a word, in the order in which the change names them."""
     word = decode_word(code)
-    others = dict.fromkeys(_find_others(change, code))
-    return np.array([encode_word(word._replace(text=other)) for other in others], dtype=np.float64)
+    codes = []
+    for other in dict.fromkeys(_find_others(change, code)):
+        codes.append(encode_word(word._replace(text=other)))
+    return np.array(codes, dtype=np.float64)
 
 
 @neighbourhoods.register("token_swaps")
@@ -373,10 +395,12 @@ class TokenSwaps(TextChange):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.table, Mapping):
-            lists = {
-                str(word): (o,) if isinstance(o, str) else tuple(map(str, o))
-                for word, o in self.table.items()
-            }
+            lists: dict[str, tuple[str, ...]] = {}
+            for word, others in self.table.items():
+                if isinstance(others, str):
+                    lists[str(word)] = (others,)
+                else:
+                    lists[str(word)] = tuple(map(str, others))
             check(len(lists) > 0, "table", "at least one word with others", "an empty table")
             several = [word for word in lists if len(word.split()) != 1]
             check(not several, "table", "single words", ", ".join(map(repr, several[:3])))
@@ -394,12 +418,13 @@ class TokenSwaps(TextChange):
             return _find_synonyms(word)
         if word in self.table:
             return self.table[word]
-        others = self.table.get(word.lower(), ()) if word[:1].isupper() else ()
-        return [
-            # a single capital letter, such as "I", is no word in capitals
-            other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:]
-            for other in others
-        ]
+        if not word[:1].isupper():
+            return []
+        others = self.table.get(word.lower(), ())
+        # a single capital letter, such as "I", is no word in capitals
+        if len(word) > 1 and word.isupper():
+            return [other.upper() for other in others]
+        return [other[:1].upper() + other[1:] for other in others]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -427,9 +452,13 @@ _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 def _list_near_keys(line: int, column: int) -> str:
     """The keys left and right of a key, and above and below it."""
     row = _ROWS[line]
-    beside = row[max(0, column - 1) : column] + row[column + 1 : column + 2]
-    other_rows = [_ROWS[other] for other in (line - 1, line + 1) if 0 <= other < len(_ROWS)]
-    return beside + "".join(other_row[column : column + 1] for other_row in other_rows)
+    left = row[max(0, column - 1) : column]
+    right = row[column + 1 : column + 2]
+    keys = left + right
+    for other in (line - 1, line + 1):
+        if 0 <= other < len(_ROWS):
+            keys += _ROWS[other][column : column + 1]
+    return keys
 
 
 def _map_near_keys() -> dict[str, str]:
@@ -477,8 +506,11 @@ class Typos(TextChange):
             yield before + letter + letter + after
             if after:
                 yield before + after[0] + letter + after[1:]
-            for other in _NEAR.get(letter.lower(), ""):
-                yield before + (other.upper() if letter.isupper() else other) + after
+            near = _NEAR.get(letter.lower(), "")
+            if letter.isupper():
+                near = near.upper()
+            for other in near:
+                yield before + other + after
 
 
 @neighbourhoods.register("casing")
@@ -495,7 +527,8 @@ class Casing(TextChange):
         return f"given another case in {100 * self.rate:.3g}% of the words"
 
     def candidates(self, word: str) -> Iterable[str]:
-        return (word.lower(), word.upper(), word[:1].upper() + word[1:].lower())
+        capitalised = word[:1].upper() + word[1:].lower()
+        return word.lower(), word.upper(), capitalised
 
 
 @neighbourhoods.register("punctuation")

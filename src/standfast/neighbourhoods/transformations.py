@@ -65,26 +65,23 @@ class Parameter(NamedTuple):
         (30.0, 100.0)
         """
         if self.identity == self.low:
-            stands_for = f"{self.low:g} to r"
+            reach = f"{self.low:g} to r"
         elif self.identity == self.high:
-            stands_for = f"r to {self.high:g}"
+            reach = f"r to {self.high:g}"
+        elif self.identity:
+            reach = f"{self.identity:g} - r to {self.identity:g} + r"
         else:
-            stands_for = (
-                f"{self.identity:g} - r to {self.identity:g} + r" if self.identity else "-r to r"
-            )
-        expected = (
-            f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
-        )
+            reach = "-r to r"
+        expected = f"a number of at least 0, r for {reach}, or the smallest and the largest value"
         if math.isfinite(self.low) or math.isfinite(self.high):
             expected += f", from {self.low:g} to {self.high:g}"
         if is_number(value):
             least, most = self._span(value)
         else:
-            pair = (
-                isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
-            )
-            check(pair, option, expected, repr(value))
+            is_pair = isinstance(value, list | tuple) and len(value) == 2
+            check(is_pair, option, expected, repr(value))
             assert isinstance(value, list | tuple)
+            check(all(map(is_number, value)), option, expected, repr(value))
             least, most = value
         fits = self.low <= least <= most <= self.high and math.isfinite(most - least)
         check(fits, option, expected, repr(value))
@@ -167,12 +164,15 @@ class Transformation(Neighbourhood):
 
     def __post_init__(self) -> None:
         for option, declared in list_declared(type(self)).items():
-            set_fields(self, **{option: declared.read(getattr(self, option), option)})
+            limits = declared.read(getattr(self, option), option)
+            set_fields(self, **{option: limits})
 
     def describe(self) -> str:
         """The phrase, with the values of the options."""
-        words = {option: write_range(getattr(self, option)) for option in list_declared(type(self))}
-        return self.phrase.format(**{**vars(self), **words})
+        words = dict(vars(self))
+        for option in list_declared(type(self)):
+            words[option] = write_range(getattr(self, option))
+        return self.phrase.format(**words)
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """The parameters that people read, for an input of this shape; by default those that the options declare."""
@@ -193,15 +193,21 @@ class Transformation(Neighbourhood):
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
         """The names, by column, of the parameters that people read, for an input of this shape."""
-        return {column: axis.name for column, axis in enumerate(self.list_axes(shape))}
+        names = {}
+        for column, axis in enumerate(self.list_axes(shape)):
+            names[column] = axis.name
+        return names
 
     def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
         """The parameters that have names, `(P,)` each; of points `(P, D)` for inputs of this shape."""
         named: dict[str, Tensor] = {}
+        count_of_name: dict[str, int] = {}
         for column, name in self.name_parameters(shape).items():
-            number = sum(earlier.partition(" #")[0] == name for earlier in named)
+            count = count_of_name.get(name, 0) + 1
+            count_of_name[name] = count
             # two parts may have a parameter of one name
-            named[f"{name} #{number + 1}" if number else name] = points[:, column]
+            unique_name = f"{name} #{count}" if count > 1 else name
+            named[unique_name] = points[:, column]
         return named
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
@@ -251,16 +257,16 @@ class Transformation(Neighbourhood):
             [axis.low for axis in axes],
             [axis.high for axis in axes],
         ]
-        identity, lower, upper = (
-            row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype)
-        )
+        limits = send(columns, inputs.device, inputs.dtype)
+        identity, lower, upper = (row.expand(len(inputs), -1) for row in limits)
+        scale = find_scale(lower, upper, self.distribution)
         ranks = inputs.new_zeros(len(inputs), count)
         return Limits(
             torch.cat([identity, ranks + 0.5], 1),
             torch.cat([lower, ranks], 1),
             torch.cat([upper, ranks + 1], 1),
             # an infinite scale: ranks are uniform
-            torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
+            torch.cat([scale, ranks + torch.inf], 1),
         )
 
     def find_choices(
@@ -273,7 +279,8 @@ class Transformation(Neighbourhood):
             bounds: of the inputs.
             before: transformations that come before this one, so that it meets what they make of the inputs.
         """
-        return Choices.none(len(inputs), self.count_parameters(inputs.shape[1:]), inputs.device)
+        count = self.count_parameters(inputs.shape[1:])
+        return Choices.none(len(inputs), count, inputs.device)
 
     def acts_on_slices(self, inputs: Tensor) -> bool:
         """Whether it takes images, and inputs are volumes `(P, C, D, H, W)`: then all slices change alike."""
@@ -421,8 +428,9 @@ class TransformedRegion(Region):
 
     def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
         """The perturbed inputs `(M, *input_shape)` of parameters `(M, D)`; `problem` `(M,)` numbers their inputs."""
+        lower, upper = self.bounds
         changed = self.transformation.transform(self.inputs[problem], points, self.bounds)
-        clipped = torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
+        clipped = torch.minimum(torch.maximum(changed, lower), upper)
         return clipped.reshape(-1, *self.input_shape)
 
     def find_movable(self) -> Tensor:
@@ -432,26 +440,26 @@ class TransformedRegion(Region):
     @property
     def choices(self) -> Choices | None:
         """Which parameters choose among candidates; None where the transformation has none."""
-        return (
-            self.transformation.find_choices(self.inputs, self.bounds)
-            if self.transformation.chooses
-            else None
-        )
+        if not self.transformation.chooses:
+            return None
+        return self.transformation.find_choices(self.inputs, self.bounds)
 
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The parameters `(M, D)` as they took effect."""
-        return self.transformation.effective_points(self.inputs[problem], points, self.bounds)
+        inputs = self.inputs[problem]
+        return self.transformation.effective_points(inputs, points, self.bounds)
 
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
-        aligned, is_seen = self.transformation.align_maps(
-            maps.reshape(-1, *self.inputs.shape[1:]), points
-        )
+        maps_of_inputs = maps.reshape(-1, *self.inputs.shape[1:])
+        aligned, is_seen = self.transformation.align_maps(maps_of_inputs, points)
         compared = self.transformation.find_compared(self.inputs[problem], points, self.bounds)
-        is_seen = is_seen if compared is None else is_seen & compared
+        if compared is not None:
+            is_seen = is_seen & compared
         # of a volume all slices are seen alike
         if len(self.input_shape) > self.inputs.ndim - 1:
-            is_seen = is_seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
+            slices = self.input_shape[1]
+            is_seen = is_seen[:, :, None].expand(-1, -1, slices, -1, -1)
         return aligned.reshape(maps.shape), is_seen
 
     def log_weight(self, x: Tensor) -> Tensor | None:
@@ -466,13 +474,15 @@ class TransformedRegion(Region):
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
         """Whether each of the parameters `(P, n, D)` is possible; bool `(P, n)`."""
         inside = super().contains(x, slack)
-        return inside if self.is_plain else inside & self._satisfy_rules(x)
+        if self.is_plain:
+            return inside
+        return inside & self._satisfy_rules(x)
 
     def _satisfy_rules(self, x: Tensor) -> Tensor:
-        inputs = self.inputs.repeat_interleave(x.shape[1], dim=0)
-        return self.transformation.satisfies_rules(inputs, x.flatten(0, 1), self.bounds).reshape(
-            x.shape[:2]
-        )
+        problems, count = x.shape[:2]
+        inputs = self.inputs.repeat_interleave(count, dim=0)
+        keeps_rules = self.transformation.satisfies_rules(inputs, x.flatten(0, 1), self.bounds)
+        return keeps_rules.reshape(problems, count)
 
 
 @neighbourhoods.register("compose")
@@ -502,8 +512,11 @@ class Compose(Transformation):
         check(fits, "parts", "a list of transformations, at least one", repr(self.parts))
         set_fields(self, parts=tuple(self.parts))
         alone = len(self.parts) == 1 or not self.restricted
-        words = "no part with rules or a prior from data beside others, which would break them"
-        check(alone, "parts", words, self.describe() if not alone else None)
+        if not alone:
+            expected = (
+                "no part with rules or a prior from data beside others, which would break them"
+            )
+            raise ArgumentError("parts", expected, self.describe())
         if self.distribution != "uniform":
             for part in self.parts:
                 # says what does not fit, such as categories
@@ -533,7 +546,8 @@ class Compose(Transformation):
 
     def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Those that any part can change."""
-        return torch.stack([part.find_movable(inputs, bounds) for part in self.parts]).any(0)
+        movable = [part.find_movable(inputs, bounds) for part in self.parts]
+        return torch.stack(movable).any(0)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         return sum(part.count_parameters(shape) for part in self.parts)
@@ -543,7 +557,8 @@ class Compose(Transformation):
         names: dict[int, str] = {}
         first = 0
         for part in self.parts:
-            names |= {first + column: name for column, name in part.name_parameters(shape).items()}
+            for column, name in part.name_parameters(shape).items():
+                names[first + column] = name
             first += part.count_parameters(shape)
         return names
 
@@ -552,7 +567,8 @@ class Compose(Transformation):
         if self.distribution != "uniform":
             parts = [replace(part, distribution=self.distribution) for part in parts]
         limits = [part.limit_parameters(inputs, bounds) for part in parts]
-        return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
+        columns = [torch.cat(of_parts, dim=1) for of_parts in zip(*limits, strict=True)]
+        return Limits(*columns)
 
     def find_choices(
         self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
@@ -627,14 +643,22 @@ class Compose(Transformation):
 
     def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
         """The smallest of the parts' figures, of the whole change; None if no part has one."""
-        figures = [part.measure_plausibility(inputs, perturbed) for part in self.parts]
-        known_figures = [figure for figure in figures if figure is not None]
-        return torch.stack(known_figures).amin(0) if known_figures else None
+        figures = []
+        for part in self.parts:
+            figure = part.measure_plausibility(inputs, perturbed)
+            if figure is not None:
+                figures.append(figure)
+        if not figures:
+            return None
+        return torch.stack(figures).amin(0)
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str] | None:
         """The swaps of the first part that swaps words."""
-        named = (part.name_swaps(inputs, perturbed) for part in self.parts)
-        return next((names for names in named if names is not None), None)
+        for part in self.parts:
+            names = part.name_swaps(inputs, perturbed)
+            if names is not None:
+                return names
+        return None
 
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
         return list(
@@ -677,30 +701,39 @@ def write_range(limits: tuple[float, float]) -> str:
     ('-3 to 3', '5')
     """
     low, high = limits
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    if low == high:
+        return f"{low:g}"
+    return f"{low:g} to {high:g}"
 
 
 def check_range(bounds: tuple[Tensor, Tensor], name: str) -> None:
     """Raise `ArgumentError` unless the bounds are finite and the upper one is larger."""
-    finite = bool(torch.isfinite(bounds[0]).all() and torch.isfinite(bounds[1]).all())
-    fits = finite and bool((bounds[1] > bounds[0]).all())
-    got = f"from {float(bounds[0].min()):g} to {float(bounds[1].max()):g}"
-    check(fits, "bounds", f"finite bounds of the model's inputs for {name}, such as (0, 1)", got)
+    lower, upper = bounds
+    are_finite = bool(torch.isfinite(lower).all() and torch.isfinite(upper).all())
+    fits = are_finite and bool((upper > lower).all())
+    expected = f"finite bounds of the model's inputs for {name}, such as (0, 1)"
+    least = float(lower.min())
+    most = float(upper.max())
+    got = f"from {least:g} to {most:g}"
+    check(fits, "bounds", expected, got)
 
 
 def to_shares(inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
     """Values as shares of their range: 0 at the lower bound and 1 at the upper one."""
-    return (inputs - bounds[0]) / (bounds[1] - bounds[0])
+    lower, upper = bounds
+    return (inputs - lower) / (upper - lower)
 
 
 def from_shares(shares: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
     """The inverse of `to_shares`."""
-    return bounds[0] + (bounds[1] - bounds[0]) * shares
+    lower, upper = bounds
+    return lower + (upper - lower) * shares
 
 
 def expand(column: Tensor, like: Tensor) -> Tensor:
     """One number for each row, `(M,)`, shaped to broadcast over inputs `(M, ...)`."""
-    return column.reshape(-1, *([1] * (like.ndim - 1)))
+    other_axes = [1] * (like.ndim - 1)
+    return column.reshape(-1, *other_axes)
 
 
 def check_fits(neighbourhood: object, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
@@ -718,14 +751,15 @@ def check_fits(neighbourhood: object, inputs: Tensor, bounds: tuple[Tensor, Tens
     for part in parts:
         if not isinstance(part, Transformation):
             continue
-        first = inputs[:1, :, 0] if part.acts_on_slices(inputs) else inputs[:1]
+        first = inputs[:1]
+        if part.acts_on_slices(inputs):
+            first = first[:, :, 0]
         try:
             part.check_fit(first, bounds)
         except ArgumentError as error:
             if error.argument != "inputs":
                 raise
             shape = ", ".join(map(str, inputs.shape[1:]))
+            expected = f"one for inputs of shape (N, {shape})"
             got = f"{type(part).__name__}, which takes {error.expected}"
-            raise ArgumentError(
-                "neighbourhood", f"one for inputs of shape (N, {shape})", got
-            ) from error
+            raise ArgumentError("neighbourhood", expected, got) from error

@@ -67,7 +67,9 @@ class Arguments:
         """
         _check_places(self.model, self.explainers)
         # a class counts as one metric, for the error that it gets
-        metrics = [self.metrics] if isinstance(self.metrics, str | Metric | type) else self.metrics
+        metrics = self.metrics
+        if isinstance(metrics, str | Metric | type):
+            metrics = [metrics]
         check(
             isinstance(metrics, Iterable),
             "metrics",
@@ -75,7 +77,10 @@ class Arguments:
             describe_foreign(metrics, registry.packages),
         )
         # a generator is read once
-        metrics = dict(metrics) if isinstance(metrics, Mapping) else list(metrics)
+        if isinstance(metrics, Mapping):
+            metrics = dict(metrics)
+        else:
+            metrics = list(metrics)
         inputs = self.read_inputs(metrics)
         explainers = _name_explainers(self.explainers, "explainers", inputs)
         controls: bool | Mapping[str, Explainer]
@@ -109,7 +114,10 @@ class Arguments:
 
     def read_inputs(self, metrics: Mapping[str, Any] | Sequence[Any]) -> Inputs:
         """The data and the models, with their names."""
-        models = dict(self.model) if isinstance(self.model, Mapping) else {"": self.model}
+        if isinstance(self.model, Mapping):
+            models = dict(self.model)
+        else:
+            models = {"": self.model}
         # a single model gets its name later, from its module or the facts
         check(len(models) > 0, "model", "at least one", "an empty mapping")
         kind = find_kind(self.inputs, list(models.values()))

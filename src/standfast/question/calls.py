@@ -88,7 +88,10 @@ def _record_metrics(metrics: Any) -> dict[str, Any] | None:
             "named": True,
             "parts": [_record_metric(str(label), metric) for label, metric in metrics.items()],
         }
-    listed = [metrics] if isinstance(metrics, str | Metric | type) else metrics
+    if isinstance(metrics, str | Metric | type):
+        listed = [metrics]
+    else:
+        listed = metrics
     if not isinstance(listed, list | tuple):
         return None
     return {"named": False, "parts": [_record_metric("", metric) for metric in listed]}
@@ -144,7 +147,10 @@ def _record_options(arguments: Arguments, further: Mapping[str, Any]) -> dict[st
             continue
         # the values of tensors and frames are those of the user's session
         code = None if isinstance(value, Tensor) else spell(value)
-        options[argument.name] = argument.name if code is None else code
+        if code is None:
+            options[argument.name] = argument.name
+        else:
+            options[argument.name] = code
     for name, value in further.items():
         options[name] = spell(value) or name
     return options

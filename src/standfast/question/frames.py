@@ -240,8 +240,10 @@ def _join_tables(given: Given) -> Table:
     for data in given.data.values():
         # training rows that a data set has of its own win
         reference = given.reference if data.reference is None else data.reference
-        references.append(data.frame if reference is None else reference)
-        if reference is not None:
+        if reference is None:
+            references.append(data.frame)
+        else:
+            references.append(reference)
             explained_frames.append(data.frame)
     # all tables of a question have the same columns
     ordered = next(iter(given.data.values())).ordered

@@ -361,7 +361,10 @@ class Grid:
     @property
     def measured(self) -> dict[str, Metric]:
         """What jobs evaluate, by label: the sanity checks, which come first, and the metrics."""
-        checks = {} if self.sanity is None else {self.sanity.name: self.sanity}
+        if self.sanity is not None:
+            checks = {self.sanity.name: self.sanity}
+        else:
+            checks = {}
         return {**checks, **self.metrics}
 
     def explainers_of(self, metric: Metric) -> list[str]:

@@ -269,7 +269,10 @@ def join_forms(listed: Iterable[type[Inputs]]) -> str:
 def list_other_kinds(name: str) -> list[type[Inputs]]:
     """The kinds beside the one of a name: first those of plug-ins that can be loaded, then those of this package."""
     # plug-ins first, as they know their own types better
-    other_names = [other for other in [*kinds.plugins, *kinds.names()] if other != name]
+    other_names = []
+    for other in [*kinds.plugins, *kinds.names()]:
+        if other != name:
+            other_names.append(other)
     return _load_kinds(other_names)
 
 
@@ -298,7 +301,10 @@ def read_given(given: Given) -> Inputs:
     """
     found_kinds = {name: find_given_kind(data) for name, data in given.data.items()}
     # tensors are what is left when nothing has another kind, also where no data could be loaded
-    others = [kind for kind in found_kinds.values() if kind not in (None, kinds["tensors"])]
+    others = []
+    for kind in found_kinds.values():
+        if kind not in (None, kinds["tensors"]):
+            others.append(kind)
     first = others[0] if others else kinds["tensors"]
     kept = dict(given.data)
     for name, kind in found_kinds.items():

@@ -135,7 +135,10 @@ def _configure(
     # what was configured in Python keeps its options
     if not isinstance(metric, str):
         return [NamedMetric("", get(metric))]
-    common: dict[str, Any] = {} if preset is None else {"preset": preset}
+    if preset is not None:
+        common: dict[str, Any] = {"preset": preset}
+    else:
+        common = {}
     given_options = frozenset({*common, *read_options(registry, metric)})
     option = find_neighbourhood_option(metric)
     if not neighbourhoods or not option:

@@ -47,10 +47,14 @@ def try_model(source: ModelSource, samples: Samples, data_name: str) -> Tried:
     # where the model fails for others than the first, their jobs say so
     with contextlib.suppress(ModelError):
         outputs = _answer(part.model, rows)
-    first_output = _answer(part.model, rows[:1]) if outputs is None else outputs[:1]
+    if outputs is None:
+        first_output = _answer(part.model, rows[:1])
+    else:
+        first_output = outputs[:1]
     check_finite(first_output)
     # on a card they would stay in its memory as long as the grid
-    return Tried(model, inputs if model.device.type == "cpu" else None, outputs)
+    answered_inputs = inputs if model.device.type == "cpu" else None
+    return Tried(model, answered_inputs, outputs)
 
 
 def _answer(model: Model, rows: Tensor) -> Tensor:

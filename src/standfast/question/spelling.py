@@ -119,7 +119,9 @@ def _spell_configuration(value: Any) -> str | None:
     if codes is None:
         return None
     first = next((option for option in fields(value) if option.init), None)
-    required = first.name if first is not None and first.default is MISSING else None
+    required = None
+    if first is not None and first.default is MISSING:
+        required = first.name
     arguments = [
         code if option == required else f"{option}={code}" for option, code in codes.items()
     ]

@@ -88,7 +88,9 @@ class TextReader(Reader):
 
 def place_model(model: TextModel, task: Task | None, device: str) -> TextModel:
     """A model of texts on a device, with another task where one is given."""
-    return replace(model, device=device, task=model.task if task is None else task)
+    if task is None:
+        return replace(model, device=device)
+    return replace(model, device=device, task=task)
 
 
 def encode_rows(words_of_texts: Sequence[Sequence[Word]]) -> Tensor:
@@ -220,7 +222,10 @@ def load_reader(model: Any, reader: type[Reader], kind: type[TextModel]) -> Text
     Raises:
         ArgumentError: it is none of this class.
     """
-    loaded = model.load(reader) if isinstance(model, ModelSource) else model
+    if isinstance(model, ModelSource):
+        loaded = model.load(reader)
+    else:
+        loaded = model
     article = "an" if kind.__name__[0] in "AEIOU" else "a"
     expected = f"{article} {kind.__name__} beside another"
     check(isinstance(loaded, kind), "model", expected, type(loaded).__name__)

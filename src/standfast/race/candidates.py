@@ -70,10 +70,9 @@ def list_candidates(inputs: Inputs) -> list[str]:
 def _list_usual(samples: Samples, model: Model) -> Sequence[str]:
     """Those that are usual for such samples and such a model."""
     if isinstance(samples.reader, FrameReader):
-        of_trees = (
-            ("tree_shap", "tree_shap:background=reference") if find_spec("shap") is not None else ()
-        )
-        return (*of_trees, *_OF_FRAMES)
+        if find_spec("shap") is None:
+            return _OF_FRAMES
+        return ("tree_shap", "tree_shap:background=reference", *_OF_FRAMES)
     if isinstance(samples.reader, TextReader):
         return (*_GRADIENTS, *_OF_TEXTS)
     is_table = samples.inputs.ndim == 2

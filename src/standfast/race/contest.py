@@ -220,7 +220,8 @@ class _Opening:
     def split(self, used: int | None = None) -> Split:
         """The samples of race and confirmation, of all or of so many."""
         ((_, samples),) = self.grid.data.items()
-        first = self._find_first(len(samples) if used is None else used)
+        available = len(samples) if used is None else used
+        first = self._find_first(available)
         return Split.draw(len(samples), self.grid.seed, first, used)
 
     def _find_first(self, count: int) -> int:
@@ -238,7 +239,10 @@ class _Opening:
         first = self._find_first(split.count)
         grid = apply_settings(take_part(self.grid, split.race), settings)
         folder = self.contest.folder
-        earlier = {} if folder is None else Store(folder).earlier_manifest()
+        if folder is not None:
+            earlier = Store(folder).earlier_manifest()
+        else:
+            earlier = {}
         workers = self.contest.means.executor.at_once
         plan = make_plan(replace(grid, samples_per_job=first), self.contest.about, earlier, workers)
         chosen = {label: dict(options) for label, options in settings.items()}
@@ -247,7 +251,10 @@ class _Opening:
     def run(self, plan: Plan, store: Store) -> Held:
         """Race on the samples that the time allows, and confirm the leader."""
         limit = self.contest.means.limit
-        scope = Scope(self.split()) if limit is None else self._limit(limit, store)
+        if limit is None:
+            scope = Scope(self.split())
+        else:
+            scope = self._limit(limit, store)
         if limit is not None:
             plan = self.make_plan(scope.split, scope.settings)
             had = {
@@ -318,7 +325,10 @@ class _Opening:
         if settings is not None and had.minutes >= limit.minutes:
             return self._tell(self._use(had.samples), settings, {})
         plan = self.make_plan(self.split(), settings or _AS_ASKED)
-        grid: Grid = plan.grid if settings is None else replace(plan.grid, free=Freedom())
+        if settings is None:
+            grid: Grid = plan.grid
+        else:
+            grid = replace(plan.grid, free=Freedom())
         try:
             choice, count = self._choose(plan, grid, limit)
             split = self._use(max(count, had.samples))
@@ -327,14 +337,16 @@ class _Opening:
             if settings is None or not had.samples:
                 raise
             return self._tell(self._use(had.samples), settings, {})
-        return self._tell(
-            split, choice.settings if settings is None else settings, choice.describe(grid)
-        )
+        if settings is None:
+            settings = choice.settings
+        return self._tell(split, settings, choice.describe(grid))
 
     def _use(self, used: int) -> Split:
         """The split of so many samples; of all where there are no more."""
         whole = self.split()
-        return whole if used >= whole.count else self.split(used)
+        if used >= whole.count:
+            return whole
+        return self.split(used)
 
     def _tell(self, split: Split, settings: Settings, described: Mapping[str, Any]) -> Scope:
         """The scope of a race, after what it leaves out was said.
@@ -423,9 +435,15 @@ def _sum_seconds(results: Results) -> float:
 
 def _find_label(by: str | None, specs: Mapping[str, ValueSpec], grid: Grid) -> str:
     """The label of the metric that ranks: the one that was asked for, or the first of faithfulness, or of stability."""
-    ranking = {label: spec for label, spec in specs.items() if spec.direction is not None}
+    ranking = {}
+    for label, spec in specs.items():
+        if spec.direction is not None:
+            ranking[label] = spec
     if by is not None:
-        named = [label for label in ranking if by in (label, grid.metrics[label].name)]
+        named = []
+        for label in ranking:
+            if by in (label, grid.metrics[label].name):
+                named.append(label)
         labels = ", ".join(ranking) or "none"
         check(
             len(named) > 0, "by", f"the label of a metric that ranks explainers: {labels}", repr(by)

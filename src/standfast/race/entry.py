@@ -228,7 +228,9 @@ def _list_further(
 def make_outcome(contest: Contest, ended: Held) -> RaceOutcome:
     """What a race that has ended has chosen."""
     chosen = ended.race.chosen
-    explainer = None if chosen is None else contest.question.explainers[chosen]
+    explainer = None
+    if chosen is not None:
+        explainer = contest.question.explainers[chosen]
     return RaceOutcome(ended.race, explainer, ended.results, ended.confirmation)
 
 
@@ -255,7 +257,8 @@ def _list_usual_metrics(inputs: Inputs) -> list[str]:
     ((_, samples),) = inputs.samples.items()
     is_of_words = isinstance(samples.reader, TextReader)
     is_picture = is_image(samples.inputs.shape[1:]) and not isinstance(samples.reader, FrameReader)
-    return [_STABILITY, _OF_IMAGES if is_of_words or is_picture else _OF_OTHERS]
+    faithfulness = _OF_IMAGES if is_of_words or is_picture else _OF_OTHERS
+    return [_STABILITY, faithfulness]
 
 
 def print_left_out(words: str) -> None:

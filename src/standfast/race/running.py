@@ -317,7 +317,9 @@ class RunningRace:
     def _describe_finalist(self, column: int, finish: Finish, results: Results) -> Entrant:
         name = self.names[column]
         gap = finish.gaps.get(column)
-        behind = None if gap is None else Measured.of(gap.difference)
+        behind = None
+        if gap is not None:
+            behind = Measured.of(gap.difference)
         return Entrant(
             name,
             None,
@@ -330,7 +332,9 @@ class RunningRace:
         name = self.names[departure.column]
         if name in self._left:
             return self._left[name]
-        behind = None if departure.gap is None else Measured.of(departure.gap.difference)
+        behind = None
+        if departure.gap is not None:
+            behind = Measured.of(departure.gap.difference)
         value = self._estimate(name, departure.samples, results)
         return Entrant(
             name, departure.why, departure.samples, self.terms.label, value=value, behind=behind
@@ -400,7 +404,10 @@ def find_work(plan: Plan) -> PlannedWork:
         work[kind] = work.get(kind, 0.0) + job.work
         samples[kind] = samples.get(kind, 0) + job.stop - job.start
     sanity = plan.grid.sanity
-    return PlannedWork(work, samples, "" if sanity is None else sanity.name)
+    name_of_checks = ""
+    if sanity is not None:
+        name_of_checks = sanity.name
+    return PlannedWork(work, samples, name_of_checks)
 
 
 def make_race(

@@ -51,7 +51,10 @@ class RaceCosts:
         find_first: Callable[[int], int],
     ) -> RaceCosts:
         """The costs of a race by the metrics with these labels."""
-        others = [(line.label, line.explainer) for line in costs.lines if line.label not in labels]
+        others = []
+        for line in costs.lines:
+            if line.label not in labels:
+                others.append((line.label, line.explainer))
         return cls(costs, costs.without(others), budget, controls, find_first)
 
     def sum_seconds(self, levels: Levels, count: int, at_least: bool = False) -> float:

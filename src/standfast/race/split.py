@@ -60,15 +60,19 @@ class Split:
         expected = f"at least {needed} samples: {first} for the first look of the race, and a third to confirm"
         if used is not None:
             expected = f"enough for {expected}"
-        argument, got = (
-            ("inputs", f"{available}") if used is None else ("minutes", f"time for {available}")
-        )
+        if used is None:
+            argument, got = "inputs", f"{available}"
+        else:
+            argument, got = "minutes", f"time for {available}"
         check(available >= needed, argument, expected, got)
         order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()[
             :available
         ]
         kept = order[_ONE_OF - 1 :: _ONE_OF]
-        raced = [row for number, row in enumerate(order) if number % _ONE_OF != _ONE_OF - 1]
+        raced = []
+        for number, row in enumerate(order):
+            if number % _ONE_OF != _ONE_OF - 1:
+                raced.append(row)
         return cls(tuple(raced), tuple(kept))
 
 

@@ -55,7 +55,9 @@ def choose_by_study(
     elif not isinstance(study, Study):
         study = load_study(study)
     entry = study.choose or ChooseEntry()
-    limit = check_minutes(study.minutes if minutes is None else minutes)
+    if minutes is None:
+        minutes = study.minutes
+    limit = check_minutes(minutes)
     options = RaceOptions(
         entry.by if by is None else by,
         entry.budget if budget is None else budget,
@@ -64,7 +66,8 @@ def choose_by_study(
     )
     check(study.repeats == 1, "repeats", "1 for a race", study.repeats)
     default = default_folder(study)
-    folder = default.with_name(f"{default.name}{_ENDING}") if out is None else out
+    if out is None:
+        out = default.with_name(f"{default.name}{_ENDING}")
     with watch() as report_progress:
         question = study.ask()
         means = Means(
@@ -72,6 +75,6 @@ def choose_by_study(
             None if limit is None else TimeLimit(limit, began),
             report_progress,
         )
-        contest = Contest(question, options, means, {"title": study.title}, folder, print_left_out)
+        contest = Contest(question, options, means, {"title": study.title}, out, print_left_out)
         with importing_from(question.paths):
             return make_outcome(contest, contest.hold())

@@ -22,10 +22,12 @@ from standfast.errors import as_number, check, check_integer
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
+from standfast.metrics.reasons.draws import Source, list_possible
 from standfast.metrics.reasons.places import Speaking, count_first
 from standfast.metrics.reasons.reasons import Reasons
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.arguments import ExplainerLike, ModelLike
+from standfast.question.grid import LoadedModel
 from standfast.question.inputs import Inputs
 from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
@@ -337,7 +339,12 @@ def reasons(
     }
     explainers = [explainer, *_list_explainers(others)]
     evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
-    metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
+    metrics = {METRIC: configured}
+    if alone:
+        # models and explainers are sources of their own, beside which one more is worth its draws
+        is_single = not looks and len(explainers) == 1
+        possible = _list_possible(configured, explainer, read_inputs)
+        metrics.update(_list_alone(configured, possible, is_single))
     ends = None if limit is None else began + 60 * limit
     shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
@@ -346,10 +353,20 @@ def reasons(
     def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
         """The results of models that were trained again, with few draws of each."""
         answers = _find_targets(results, len(samples))
+        minutes_left = _count_minutes_left(limit, began)
+        of_models = replace(evaluation, options={**options, "minutes": minutes_left})
         folder = _name_folder(number)
-        return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
+        return of_models.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
-    runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
+    runs = RetrainedRuns(
+        retraining,
+        model,
+        looks,
+        evaluate_models,
+        ends=ends,
+        training_ends=_end_training(limit, began),
+        progress=progress,
+    )
     cards = _read_cards(results, runs, units or {}, progress)
     while shared.goes_on(results, cards.cards):
         metrics[METRIC] = replace(configured, fewest=shared.fewest)
@@ -393,6 +410,19 @@ class _Evaluation:
 def _share_minutes(limit: float | None, looks: Sequence[int]) -> float | None:
     """The minutes of the given model, which shares the time with models that are trained again."""
     return limit / 2 if limit is not None and looks else limit
+
+
+def _end_training(limit: float | None, began: float) -> float:
+    """When no further model is trained: a quarter of the time is for the evaluation of those that are."""
+    return math.inf if limit is None else began + 60 * limit * 3 / 4
+
+
+def _count_minutes_left(limit: float | None, began: float) -> float | None:
+    """The minutes for models that were trained again; some in any case, as the last one may have taken long."""
+    if limit is None:
+        return None
+    spent = (time.monotonic() - began) / 60
+    return max(limit - spent, limit / 10)
 
 
 def _count_shared(reasons: int, explainers: Sequence[Any], looks: Sequence[int]) -> int | None:
@@ -450,14 +480,27 @@ def _list_explainers(others: Any) -> list[Any]:
     return [others] if is_one else list(others)
 
 
-def _list_alone(configured: Reasons) -> dict[str, Reasons]:
-    """The same metric for each source alone; none where there is one source."""
-    sources = [
-        source
-        for source in configured.vary
-        if source != "measurement" or configured.neighbourhood is not None
-    ]
-    if len(sources) < 2:
+def _list_possible(
+    configured: Reasons, explainer: ExplainerLike, inputs: Inputs
+) -> tuple[Source, ...]:
+    """The sources that the explainer may have; others need no draws of their own."""
+    (loaded,) = inputs.models.values()
+    assert isinstance(loaded, LoadedModel)  # as all are that a user hands over in Python
+    is_measured = configured.neighbourhood is not None
+    return list_possible(inputs.fit_explainer(explainer), loaded.ready, is_measured)
+
+
+def _list_alone(
+    configured: Reasons, sources: Sequence[Source], is_single: bool
+) -> dict[str, Reasons]:
+    """The same metric for each source alone; none where there is only one source.
+
+    Args:
+        configured: with all sources.
+        sources: those that may vary.
+        is_single: whether there are no other models or explainers, which vary beside these.
+    """
+    if is_single and len(sources) < 2:
         return {}
     draws = min(_DRAWS_ALONE, configured.draws)
     return {
@@ -468,6 +511,7 @@ def _list_alone(configured: Reasons) -> dict[str, Reasons]:
             draws=draws,
             vary=(source,),
             speaking=configured.speaking,
+            only_beside=is_single,
         )
         for source in sources
     }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from standfast.errors import warn_user
 from standfast.reason_cards.retraining import Retraining
 from standfast.report import Results
 from standfast.results.reasons import Card
@@ -20,6 +22,8 @@ class RetrainedRuns:
         looks: after how many models the reasons are looked at (`Retraining.plan_looks`).
         evaluate: gives the results of models by their names; it also takes the number of the look, from 0.
         ends: when no further look may begin if it would end later, as `time.monotonic` counts; None for no limit.
+        training_ends: when no further model of the first look is trained, so that there is time to evaluate those that
+            are. Then there is no other look.
         progress: whether to show how many models are trained.
 
     Attributes:
@@ -35,6 +39,7 @@ class RetrainedRuns:
         evaluate: Callable[[Mapping[str, Any], int], Results],
         *,
         ends: float | None = None,
+        training_ends: float = math.inf,
         progress: bool = True,
     ) -> None:
         self._retraining = retraining
@@ -42,6 +47,7 @@ class RetrainedRuns:
         self._looks = looks
         self._evaluate = evaluate
         self._ends = ends
+        self._training_ends = training_ends
         self._progress = progress
         self._seconds = 0.0
         self.results: dict[str, Results] = {}
@@ -58,11 +64,28 @@ class RetrainedRuns:
         """Train and evaluate the models of the next look."""
         began = time.monotonic()
         number = len(self.batches)
-        models = self._retraining.make_models(self._model, self._looks, number, self._progress)
+        # a further look only begins if all of it fits
+        ends = self._training_ends if number == 0 else math.inf
+        models = self._retraining.make_models(
+            self._model, self._looks, number, self._progress, ends
+        )
+        if number == 0:
+            self._end_early(len(models))
         batch = self._evaluate(models, number)
         self.results.update(dict.fromkeys(models, batch))
         self.batches += (batch,)
         self._seconds += time.monotonic() - began
+
+    def _end_early(self, trained: int) -> None:
+        """Where there was no time for all models of the first look, take those that were trained as the only one.
+
+        Time alone decides how many these are, and not what they name. So the error is that of one look.
+        """
+        planned = self._looks[0]
+        if trained == planned:
+            return
+        self._looks = (trained,)
+        warn_user(f"{trained} of {planned} models were trained again in the time of minutes=")
 
     def goes_on(self, cards: Sequence[Card]) -> bool:
         """Whether there is a further look, and it may decide what these cards leave open.

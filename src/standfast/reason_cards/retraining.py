@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +111,12 @@ class Retraining:
         return looks if reasons <= MOST_DECIDED else looks[:1]
 
     def make_models(
-        self, model: Any, looks: Sequence[int], number: int, progress: bool
+        self,
+        model: Any,
+        looks: Sequence[int],
+        number: int,
+        progress: bool,
+        ends: float = math.inf,
     ) -> dict[str, Any]:
         """The models from one look to the next one, by name.
 
@@ -118,6 +125,7 @@ class Retraining:
             looks: of `plan_looks`.
             number: of the look, from 0.
             progress: whether to show how many are trained.
+            ends: when no further model is trained, as `time.monotonic` counts. One is trained in any case.
 
         Raises:
             ArgumentError: another kind of model is returned, or a clone cannot be fitted.
@@ -126,10 +134,12 @@ class Retraining:
         if self.retrained is not None:
             models = list(self.retrained)
         else:
-            models = _train_each(self._choose_function(model), start, stop, looks[-1], progress)
+            train = self._choose_function(model)
+            models = _train_each(train, start, stop, looks[-1], progress, ends)
             self._check_models(model, models, "retrain")
-        numbers = range(start + 1, stop + 1)
-        return {f"retrained {seed}": trained for seed, trained in zip(numbers, models, strict=True)}
+        return {
+            f"retrained {seed}": trained for seed, trained in enumerate(models, start=start + 1)
+        }
 
     @staticmethod
     def _check_models(model: Any, models: Sequence[Any], argument: str) -> None:
@@ -156,9 +166,12 @@ class Retraining:
 
 
 def _train_each(
-    train: Callable[[int], Any], start: int, stop: int, most: int, progress: bool
+    train: Callable[[int], Any], start: int, stop: int, most: int, progress: bool, ends: float
 ) -> list[Any]:
-    """The models of the seeds from `start + 1` to `stop`; a line every ten seconds says how many there are."""
+    """The models of the seeds from `start + 1` to `stop`, or as many of them as there is time for.
+
+    A line every ten seconds says how many there are.
+    """
     models: list[Any] = []
     further = f" ({most} at most)" if most > stop else ""
 
@@ -172,6 +185,8 @@ def _train_each(
         for seed in range(start + 1, stop + 1):
             models.append(train(seed))
             refresh(False)
+            if time.monotonic() >= ends:
+                break
     return models
 
 

@@ -39,7 +39,8 @@ def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[R
     for group in sorted(measured, key=lambda group: sign * group.value):
         # what looks equal in print is told as equal
         if groups and groups[-1].text == group.text:
-            groups[-1] = replace(groups[-1], names=groups[-1].names + group.names)
+            together = groups[-1]
+            groups[-1] = replace(together, names=together.names + group.names)
         else:
             groups.append(group)
     return groups
@@ -57,11 +58,12 @@ def collect_facts(summary: MetricSummary, results: MetricResults) -> dict[str, A
     random = [
         row for row in rows if row.control and is_random(row.explainer) and row.value is not None
     ]
+    reference = format_value(random[0]) if random else ""
     return {
         "options": Options(results.options),
         "spec": results.spec,
         "ranked": rank_medians(summary),
-        "reference": format_value(random[0]) if random else "",
+        "reference": reference,
         "several": any(row.counts.counted > 1 for row in rows),
         "bounds": sum(row.counts.bounds for row in rows),
         "values": sum(row.counts.counted for row in rows),
@@ -74,5 +76,6 @@ def rank_medians(summary: MetricSummary) -> list[RankedGroup]:
     medians = []
     for row in summary.rows:
         if row.candidate and row.value is not None:
-            medians.append(RankedGroup((row.explainer,), row.value, format_value(row)))
+            group = RankedGroup((row.explainer,), row.value, format_value(row))
+            medians.append(group)
     return group_ranks(medians, summary.metric.spec.direction)

@@ -45,7 +45,8 @@ def colour_signed(values: Array) -> Array:
     """
     stops = np.linspace(-1, 1, len(SIGNED))
     red_green_blue = np.asarray(SIGNED, dtype=float).T / 255
-    return np.stack([np.interp(values, stops, channel) for channel in red_green_blue], axis=-1)
+    channels = [np.interp(values, stops, channel) for channel in red_green_blue]
+    return np.stack(channels, axis=-1)
 
 
 def add_channels(values: Array) -> tuple[Array, Array]:
@@ -93,8 +94,12 @@ def rank_entries(maps: Sequence[Array], count: int) -> Array:
     >>> rank_entries([np.array([0.1, -3.0, 2.0]), np.array([0.9, 0.0, 0.0])], 2).tolist()
     [0, 1]
     """
-    sizes = [np.abs(values) / (np.abs(values).max() or 1.0) for values in maps]
-    return np.argsort(-np.max(sizes, axis=0), kind="stable")[:count]
+    sizes = []
+    for values in maps:
+        size = np.abs(values)
+        sizes.append(size / (size.max() or 1.0))
+    largest = np.max(sizes, axis=0)
+    return np.argsort(-largest, kind="stable")[:count]
 
 
 def name_entry(names: Sequence[str] | None, number: int, kind: str) -> str:

@@ -84,14 +84,22 @@ def describe_steps(results: StoredResults, data: str, model: str) -> NextSteps:
 def describe_endings(steps: Sequence[PrintedStep], verdict: Verdict) -> list[str]:
     """What stands below the steps: where the names in the lines come from, and where to read more."""
     is_open = bool(verdict.refuse or verdict.undecided) and not verdict.show
-    return [*say_where_names_come_from(steps), *([say("step_page", PAGE)] if is_open else [])]
+    lines = say_where_names_come_from(steps)
+    if is_open:
+        lines.append(say("step_page", PAGE))
+    return lines
 
 
 def say_where_names_come_from(steps: Sequence[PrintedStep]) -> list[str]:
     """A sentence on the names in the lines; none where there are none."""
-    names = list(dict.fromkeys(name for step in steps for name in step.session_names))
+    session_names: dict[str, None] = {}
+    for step in steps:
+        session_names |= dict.fromkeys(step.session_names)
+    names = list(session_names)
     most = max((step.samples for step in steps if step.kind in _WITH_MORE), default=0)
-    return [say("step_names", names, most)] if names else []
+    if names:
+        return [say("step_names", names, most)]
+    return []
 
 
 def write_steps(steps: Sequence[PrintedStep], width: int) -> list[str]:

@@ -61,7 +61,9 @@ def describe_race_steps(race: Race, command: Sequence[str] = ()) -> NextSteps:
 
 def _sort_by_time(proposal: Proposal) -> float:
     step, _, _ = proposal
-    return math.inf if step.seconds is None else step.seconds
+    if step.seconds is None:
+        return math.inf
+    return step.seconds
 
 
 def _list_confirmed_as(race: Race, outcome: Outcome) -> list[Confirmation]:
@@ -102,7 +104,8 @@ def _propose_samples(race: Race) -> Proposal | None:
         least = closest.needed
         most = 4 * closest.needed
         # a part of all samples is kept for the confirmation
-        count = _TENS * math.ceil(race.samples * (1 + most / closest.samples) / _TENS)
+        all_samples = race.samples * (1 + most / closest.samples)
+        count = _TENS * math.ceil(all_samples / _TENS)
         kept = f"{round_roughly(least)} to {round_roughly(most)}"
         why = (
             f"Some {kept} more samples for the confirmation would decide {closest.explainer},"
@@ -132,7 +135,9 @@ def _lengthen(race: Race, times: float) -> int | None:
 
 def _write_minutes(minutes: int | None) -> Changes:
     """What changes by a limit of time; nothing without one."""
-    return {} if minutes is None else {"minutes": str(minutes)}
+    if minutes is None:
+        return {}
+    return {"minutes": str(minutes)}
 
 
 def _ended_with_all_samples(race: Race) -> bool:
@@ -144,7 +149,8 @@ def _ended_with_all_samples(race: Race) -> bool:
 def _propose_budget(race: Race) -> Proposal | None:
     """More of the budget, where that ended the race with several explainers in it."""
     samples = max((entrant.samples for entrant in race.finalists), default=0)
-    is_short = len(race.finalists) > 1 and 0 < samples < race.ladder[-1] and not race.out_of_time
+    may_go_on = 0 < samples < race.ladder[-1] and not race.out_of_time
+    is_short = len(race.finalists) > 1 and may_go_on
     if not is_short or race.budget >= 1:
         return None
     budget = min(1.0, 2 * race.budget)
@@ -163,11 +169,12 @@ def _propose_smoother(race: Race, call: GivenCall) -> Proposal | None:
     if race.chosen is not None or call.explainers is None or not call.explainers.parts:
         return None
     texts = {part.name: str(part.code).strip("'\"") for part in call.explainers.parts}
-    raced = {text.partition(":")[0] for text in texts.values()}
+    raced = [text.partition(":")[0] for text in texts.values()]
     fallen = [entrant.name for entrant in race.entrants if entrant.left == "unstable"]
     fallen += [refused.explainer for refused in _list_confirmed_as(race, "refused")]
     for name in fallen:
-        relative = SMOOTHER.get(texts.get(name, name).partition(":")[0])
+        kind = texts.get(name, name).partition(":")[0]
+        relative = SMOOTHER.get(kind)
         if relative is None or relative.text.partition(":")[0] in raced:
             continue
         why = f"{name} does not hold; {relative.text}, of the same family, is less rough"
@@ -185,7 +192,9 @@ def _write_call(race: Race, call: GivenCall, changes: Changes) -> str | None:
     if not race.call:
         return None
     line = write_choice(call, changes)
-    return line if "\n" not in line and is_harmless(line) else None
+    if "\n" not in line and is_harmless(line):
+        return line
+    return None
 
 
 def _write_command(command: Sequence[str], changes: Changes) -> str | None:

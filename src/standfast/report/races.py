@@ -63,7 +63,9 @@ def _describe_value(confirmation: Confirmation, race: Race) -> str:
 def _quote_verdict(confirmation: Confirmation) -> str:
     """The verdict on an explainer that is not confirmed, where there is one."""
     is_judged = confirmation.outcome in ("refused", "undecided")
-    return f" {confirmation.verdict}" if is_judged else ""
+    if is_judged:
+        return f" {confirmation.verdict}"
+    return ""
 
 
 def _describe_nobody(race: Race) -> str:
@@ -82,8 +84,10 @@ def _describe_nobody(race: Race) -> str:
         if count == len(race.entrants):
             return f"all {count} explainers {plural}."
         if count:
-            parts.append(f"{count} {singular if count == 1 else plural}")
-    return f"of {len(race.entrants)} explainers, {join_names(parts, len(parts))}."
+            noun = singular if count == 1 else plural
+            parts.append(f"{count} {noun}")
+    reasons = join_names(parts, len(parts))
+    return f"of {len(race.entrants)} explainers, {reasons}."
 
 
 def _describe_minutes(race: Race) -> str:
@@ -105,7 +109,8 @@ def _describe_rivals(race: Race) -> str:
 
 def describe_cost(race: Race) -> str:
     """What the race and the confirmation took."""
-    text = f"Race and confirmation took {race.cost:.0%} of evaluating all {len(race.entrants)} explainers on all"
+    explainers = len(race.entrants)
+    text = f"Race and confirmation took {race.cost:.0%} of evaluating all {explainers} explainers on all"
     return f"{text} {race.samples} samples ({race.seconds:.0f} s of jobs)."
 
 
@@ -121,10 +126,14 @@ def describe_end(race: Race) -> str:
 
 def describe_terms(race: Race) -> str:
     """What the race went by."""
-    better = "" if race.direction is None else f" ({race.direction} is better)"
-    looks = join_names([str(count) for count in race.ladder], len(race.ladder))
+    better = ""
+    if race.direction is not None:
+        better = f" ({race.direction} is better)"
+    counts = [str(count) for count in race.ladder]
+    looks = join_names(counts, len(counts))
     level = f"the best leaves as unstable or worse with a probability of at most {race.level:.0%}"
-    return f"Race by {race.label}{better} of {race.model} on {race.data}, with looks at {looks} samples; {level}."
+    what = f"Race by {race.label}{better} of {race.model} on {race.data}"
+    return f"{what}, with looks at {looks} samples; {level}."
 
 
 def describe_departure(entrant: Entrant, race: Race) -> str:
@@ -143,7 +152,8 @@ def describe_departure(entrant: Entrant, race: Race) -> str:
         return words[entrant.left]
     if not entrant.samples:
         return "not measured"
-    return f"{'first' if entrant.name == race.leader else 'in the race'} {at}"
+    where = "first" if entrant.name == race.leader else "in the race"
+    return f"{where} {at}"
 
 
 def format_measured(measured: Measured | None, race: Race) -> str:
@@ -180,7 +190,8 @@ def describe_confirmation(confirmation: Confirmation, race: Race) -> str:
         quality = f", {judgement.quality}" if judgement.quality else ""
         parts.append(f"{judgement.label} {value}{quality}")
     samples = format_count(confirmation.samples, "sample")
-    return f"Confirmation of {confirmation.explainer} on {samples}: {'; '.join(parts)}."
+    what = f"Confirmation of {confirmation.explainer} on {samples}"
+    return f"{what}: {'; '.join(parts)}."
 
 
 def _list_confirmations(race: Race) -> list[Confirmation]:
@@ -195,6 +206,13 @@ def _list_confirmations(race: Race) -> list[Confirmation]:
 def tabulate_race(race: Race) -> dict[str, Any]:
     """The race as the page shows it."""
     seconds = {entrant.name: f"{entrant.seconds:.1f}" for entrant in race.entrants}
+    rows = []
+    for row in list_rows(race):
+        name = row[0]
+        rows.append((*row, seconds[name]))
+    confirmations = []
+    for confirmation in _list_confirmations(race):
+        confirmations.append(describe_confirmation(confirmation, race))
     return {
         "choice": describe_choice(race),
         "terms": describe_terms(race),
@@ -202,10 +220,8 @@ def tabulate_race(race: Race) -> dict[str, Any]:
         "end": describe_end(race),
         "label": race.label,
         "steps": describe_race_steps(race),
-        "rows": [(*row, seconds[row[0]]) for row in list_rows(race)],
-        "confirmations": [
-            describe_confirmation(confirmation, race) for confirmation in _list_confirmations(race)
-        ],
+        "rows": rows,
+        "confirmations": confirmations,
     }
 
 
@@ -231,12 +247,16 @@ def format_race(race: Race) -> str:
 def _format_table(race: Race) -> list[str]:
     head = ("", "left", race.label, "behind the leader")
     rows = [head, *list_rows(race)]
-    widths = [min(_NAME, max(len(row[column]) for row in rows)) for column in range(len(head))]
+    widths = []
+    for column in range(len(head)):
+        widest = max(len(row[column]) for row in rows)
+        widths.append(min(_NAME, widest))
     return [_format_row(row, widths) for row in rows]
 
 
 def _format_row(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+    pairs = zip(row, widths, strict=True)
+    cells = [f"{cell:<{width}}" for cell, width in pairs]
     return "  ".join(cells).rstrip()
 
 

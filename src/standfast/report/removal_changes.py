@@ -54,7 +54,10 @@ def find_removal_changes(metrics: Sequence[MetricSummary]) -> list[RemovalChange
 
 def _find_key(metric: ConfiguredMetric) -> tuple[str, str]:
     """What metrics have in common that differ in the removal alone."""
-    others = {name: value for name, value in metric.options.items() if name != "removal"}
+    others = {}
+    for name, value in metric.options.items():
+        if name != "removal":
+            others[name] = value
     return metric.metric, json.dumps(others, sort_keys=True, default=repr)
 
 

@@ -46,13 +46,16 @@ def begin_sentence(text: str) -> str:
     """
     first, *_ = text.split(" ", 1)
     is_word = first.rstrip(",").isalpha() and first.islower()
-    return text[:1].upper() + text[1:] if is_word else text
+    if is_word:
+        return text[:1].upper() + text[1:]
+    return text
 
 
 def fill(template: str, macro: str, *values: Any) -> str:
     """A macro of one of our templates as plain text; who puts it into HTML escapes it."""
     write = getattr(_read_macros(template), macro)
-    return "".join(str(write(*values)).splitlines()).strip()
+    lines = str(write(*values)).splitlines()
+    return "".join(lines).strip()
 
 
 def say(macro: str, *values: Any) -> str:
@@ -113,7 +116,8 @@ def list_cautions(metrics: Sequence[MetricSummary]) -> list[str]:
         useless = find_useless(metric)
         if useless:
             cautions.append(say("useless", metric.label, useless))
-    return [*cautions, *(say("removal", change) for change in find_removal_changes(metrics))]
+    changes = find_removal_changes(metrics)
+    return [*cautions, *(say("removal", change) for change in changes)]
 
 
 def describe_leader(metric: MetricSummary) -> str:
@@ -149,7 +153,8 @@ def describe_uncounted(
                 reason = say("uncounted", uncounted, row.spec)
                 explainers_by_reason.setdefault(reason, []).append(row.explainer)
         for reason, explainers in explainers_by_reason.items():
-            labels_by_reason.setdefault((reason, ", ".join(explainers)), []).append(metric.label)
+            key = (reason, ", ".join(explainers))
+            labels_by_reason.setdefault(key, []).append(metric.label)
     return [
         f"Not counted for {explainers}: {reason} ({', '.join(labels)})."
         for (reason, explainers), labels in labels_by_reason.items()

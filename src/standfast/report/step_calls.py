@@ -35,7 +35,9 @@ def write_call(results: StoredResults, step: NextStep) -> str | None:
     if metrics is None:
         return None
     count = _count_inputs(results, step)
-    cut = "" if count is None else f"[:{count}]"
+    cut = ""
+    if count is not None:
+        cut = f"[:{count}]"
     options = _change_options(call.options, step, cut)
     if results.summary.minutes is not None:
         options["minutes"] = write_minutes(results.summary.minutes, step)
@@ -48,13 +50,19 @@ def write_race(results: StoredResults, step: NextStep) -> str | None:
     """A race of the usual explainers by the user's metrics; None for several models or data sets, or of a study."""
     call = read_call(results.manifest)
     metrics = _write_metrics(call.metrics, step)
-    if metrics is None or call.model not in ("model", "module") or len(results.pairs) > 1:
+    is_of_one_model = call.model in ("model", "module") and len(results.pairs) == 1
+    if metrics is None or not is_of_one_model:
         return None
-    evaluated = results.summary.samples.get(results.pairs[0][0], 0)
-    cut = f"[:{step.samples}]" if step.samples > evaluated else ""
+    data, _ = results.pairs[0]
+    evaluated = results.summary.samples.get(data, 0)
+    cut = ""
+    if step.samples > evaluated:
+        cut = f"[:{step.samples}]"
     options = _cut_to_samples(call.options, cut)
     arguments = ["model", f"inputs{cut}", f"metrics={metrics}"]
-    arguments += [f"{name}={options[name]}" for name in _OF_A_RACE if name in options]
+    for name in _OF_A_RACE:
+        if name in options:
+            arguments.append(f"{name}={options[name]}")
     return f"standfast.choose({', '.join(arguments)})"
 
 
@@ -65,13 +73,18 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
         call: as it was.
         changes: the code of arguments; `samples`, the number of inputs; and `explainer`, the text of one more.
     """
-    further = {name: code for name, code in changes.items() if name not in ("samples", "explainer")}
-    cut = f"[:{changes['samples']}]" if "samples" in changes else ""
+    further = dict(changes)
+    for name in ("samples", "explainer"):
+        further.pop(name, None)
+    cut = ""
+    if "samples" in changes:
+        cut = f"[:{changes['samples']}]"
     arguments = ["model", f"inputs{cut}"]
     for name, parts in (("explainers", call.explainers), ("metrics", call.metrics)):
         if parts is None or parts.parts:
             added = changes.get("explainer") if name == "explainers" else None
-            arguments.append(f"{name}={_write_given(parts, name, added)}")
+            code = _write_given(parts, name, added)
+            arguments.append(f"{name}={code}")
     options = {**_cut_to_samples(call.options, cut), **further}
     arguments += [f"{name}={code}" for name, code in options.items()]
     return f"standfast.choose({', '.join(arguments)})"
@@ -79,9 +92,14 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
 
 def _write_given(call_parts: GivenParts | None, name: str, added: str | None) -> str:
     """The code of explainers or metrics, with one more; their name in the session of the user if one has no code."""
-    codes = [] if call_parts is None else [part.code for part in call_parts.parts]
+    if call_parts is not None:
+        codes = [part.code for part in call_parts.parts]
+    else:
+        codes = []
     if call_parts is None or None in codes:
-        return name if added is None else f"[*{name}, {added!r}]"
+        if added is None:
+            return name
+        return f"[*{name}, {added!r}]"
     parts = [(part.name, str(part.code)) for part in call_parts.parts]
     if added is not None:
         parts.append((added, repr(added)))
@@ -100,8 +118,9 @@ def write_training(results: StoredResults) -> str | None:
 
 def write_minutes(minutes: float, step: NextStep) -> str:
     """The limit of time of a step, from that of the results: longer where more is asked of the same explainers."""
-    if step.kind in ("samples", "question"):
-        return str(math.ceil(minutes + (step.seconds or 0.0) / 60))
+    if step.kind in ("samples", "rest", "question"):
+        further_minutes = (step.seconds or 0.0) / 60
+        return str(math.ceil(minutes + further_minutes))
     return f"{minutes:g}"
 
 
@@ -119,14 +138,18 @@ def find_reach(change: Neighbourhood) -> Any:
     if not isinstance(reach, tuple):
         return reach
     low, high = reach
-    return high if low in (0, -high) else reach
+    if low in (0, -high):
+        return high
+    return reach
 
 
 def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
     """The explainers of a step; all of the user's where the line cannot choose among them."""
     chosen = _choose_codes(given, step.evaluated)
     if chosen is None:
-        return repr([step.instead]) if step.instead else "explainers"
+        if step.instead:
+            return repr([step.instead])
+        return "explainers"
     if step.instead:
         chosen[step.instead] = repr(step.instead)
     are_named = given is not None and given.are_named and bool(step.evaluated)
@@ -136,19 +159,26 @@ def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
 def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, str] | None:
     """The codes of explainers by name; None if one of them has none."""
     chosen: dict[str, str] = {}
-    for part in () if given is None else given.parts:
+    parts = () if given is None else given.parts
+    for part in parts:
         if part.name in names and part.code is not None:
             chosen[part.name] = part.code
-    return chosen if len(chosen) == len(names) else None
+    if len(chosen) == len(names):
+        return chosen
+    return None
 
 
 def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
     """The metrics of a step; None where one has to move to another neighbourhood and cannot."""
     further = [METRIC_OF[kind] for kind in step.missing if kind in METRIC_OF]
-    parts = None if given is None else _write_given_metrics(given, step)
+    parts = None
+    if given is not None:
+        parts = _write_given_metrics(given, step)
     if given is None or parts is None:
         # the line names the user's metrics, and can neither add to them nor change them
-        return None if further or step.changes else "metrics"
+        if further or step.changes:
+            return None
+        return "metrics"
     parts += [(name, repr(name)) for name in further]
     return _write_parts(parts, given.are_named)
 
@@ -168,7 +198,9 @@ def _write_metric(part: GivenPart, step: NextStep) -> str | None:
     """The code of a metric, without its neighbourhood where that changes; None if there is none."""
     if not (step.changes and part.is_placed):
         return part.code
-    return None if part.movable is None else repr(part.movable)
+    if part.movable is None:
+        return None
+    return repr(part.movable)
 
 
 def _write_parts(parts: Sequence[tuple[str, str]], are_named: bool) -> str:
@@ -176,7 +208,8 @@ def _write_parts(parts: Sequence[tuple[str, str]], are_named: bool) -> str:
     if are_named:
         entries = ", ".join(f"{name!r}: {code}" for name, code in parts)
         return f"{{{entries}}}"
-    return f"[{', '.join(code for _, code in parts)}]"
+    codes = ", ".join(code for _, code in parts)
+    return f"[{codes}]"
 
 
 def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
@@ -184,8 +217,11 @@ def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
     if step.kind != "samples":
         return None
     # with a time limit the call has had more inputs than were evaluated
-    available = max((count for _, count in results.limited_samples.values()), default=0)
-    return None if step.samples <= available else step.samples
+    counts = [count for _, count in results.limited_samples.values()]
+    available = max(counts, default=0)
+    if step.samples <= available:
+        return None
+    return step.samples
 
 
 def _change_options(given: Mapping[str, str], step: NextStep, cut: str) -> dict[str, str]:
@@ -223,7 +259,8 @@ def _write_changes(changes: Sequence[Neighbourhood]) -> str:
             reach = list_reaches(change)
         else:
             reach = find_reach(change)
-        codes.append(f"standfast.neighbourhoods.{type(change).__name__}({spell(reach)})")
+        name = type(change).__name__
+        codes.append(f"standfast.neighbourhoods.{name}({spell(reach)})")
     if len(codes) == 1:
         return codes[0]
     return f"[{', '.join(codes)}]"

@@ -39,7 +39,8 @@ def write_study_step(
     origin = str(results.manifest.get("origin") or "")
     if Path(origin).suffix:
         return _write_command(results, origin, changes, step)
-    return _write_call(results, changes)
+    # without changes there is a command, and its time; a call has none
+    return _write_call(results, changes) if changes else None
 
 
 def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | None:
@@ -49,6 +50,8 @@ def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | No
         if "samples" not in study:
             return None
         return [("samples", step.samples)]
+    if step.kind == "rest":
+        return []
     if step.kind == "explainer":
         return [("explainers+", _write_explainer(step.instead))]
     if step.kind == "question":
@@ -59,7 +62,9 @@ def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | No
         return changes
     if step.kind == "neighbourhood" and not _has_own_neighbourhood(study):
         entries = [_write_neighbourhood(change) for change in step.changes]
-        return [("neighbourhood", entries[0] if len(entries) == 1 else entries)]
+        if len(entries) == 1:
+            return [("neighbourhood", entries[0])]
+        return [("neighbourhood", entries)]
     return None
 
 
@@ -71,7 +76,10 @@ def _write_explainer(text: str) -> Any:
     options: dict[str, Any] = {}
     for part in rest.split(","):
         option, _, value = part.partition("=")
-        options[option] = value == "true" if value in ("true", "false") else value
+        if value in ("true", "false"):
+            options[option] = value == "true"
+        else:
+            options[option] = value
     return {name: options}
 
 
@@ -91,14 +99,18 @@ def _write_neighbourhood(change: Neighbourhood) -> dict[str, Any]:
     if isinstance(change, TableChanges):
         return {name: {"changes": list_reaches(change)}}
     reach = find_reach(change)
-    return {name: list(reach) if isinstance(reach, tuple) else reach}
+    # a study file has no tuples
+    if isinstance(reach, tuple):
+        reach = list(reach)
+    return {name: reach}
 
 
 def _write_command(
     results: StoredResults, origin: str, changes: Sequence[Change], step: NextStep
 ) -> str:
     """The command of the user with the changes; the file stays as it is."""
-    command = str((results.manifest.get("about") or {}).get("command") or "")
+    about = results.manifest.get("about") or {}
+    command = str(about.get("command") or "")
     words = _read_command(command) or _find_command(results, origin)
     if results.summary.minutes is not None:
         minutes = write_minutes(results.summary.minutes, step)
@@ -164,7 +176,10 @@ def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None
         return None
     address = _find_address(results)
     entries = ", ".join(f"{key!r}: {value!r}" for key, value in changes)
-    out = "" if address is None or "neighbourhood" in keys else f", out={address!r}"
+    if address is None or "neighbourhood" in keys:
+        out = ""
+    else:
+        out = f", out={address!r}"
     if _has_trust(results.manifest["study"]):
         study = "study"
     else:
@@ -184,7 +199,9 @@ def _find_address(results: StoredResults) -> str | None:
     folder = getattr(results.store, "folder", None)
     if isinstance(folder, LocalFolder):
         return _shorten(str(folder.path))
-    return None if folder is None else str(folder.address)
+    if folder is None:
+        return None
+    return str(folder.address)
 
 
 def _shorten(path: str) -> str:

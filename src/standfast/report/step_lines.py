@@ -25,7 +25,8 @@ _OUTERMOST = (
 #: what may be called within a line, beside classes of these rooms with options
 _WITHIN = ("torch.Generator", "torch.Generator().manual_seed")
 _ROOMS = ("explainers", "metrics", "neighbourhoods", "similarity", "tasks", "training.schemes")
-_CLASS = re.compile(rf"standfast\.(({'|'.join(map(re.escape, _ROOMS))})\.)?[A-Z]\w*")
+_NAMES_OF_ROOMS = "|".join(map(re.escape, _ROOMS))
+_CLASS = re.compile(rf"standfast\.(({_NAMES_OF_ROOMS})\.)?[A-Z]\w*")
 #: the parts of values, of arguments, and of names that are not called
 _PLAIN_PARTS = (
     ast.Constant,
@@ -58,7 +59,9 @@ def write_line(results: StoredResults, step: NextStep) -> str | None:
         line = write_call(results, step)
     if line is None or not _is_one_line(line):
         return None
-    return line if is_command(line) or is_harmless(line) else None
+    if is_command(line) or is_harmless(line):
+        return line
+    return None
 
 
 def _is_one_line(line: str) -> bool:
@@ -86,7 +89,8 @@ def is_harmless(line: str) -> bool:
         if not isinstance(outermost, ast.Call) or ast.unparse(outermost.func) not in _OUTERMOST:
             return False
         arguments = [*outermost.args, *outermost.keywords]
-        return all(_is_harmless_part(node) for argument in arguments for node in ast.walk(argument))
+        nodes = [node for argument in arguments for node in ast.walk(argument)]
+        return all(map(_is_harmless_part, nodes))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
 
@@ -104,7 +108,10 @@ def list_session_names(line: str) -> list[str]:
     >>> list_session_names("standfast.evaluate(model, ['inputs'], inputs[:80], metrics, reference=reference)")
     ['model', 'inputs', 'metrics', 'reference']
     """
-    nodes = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Name)]
+    nodes = []
+    for node in ast.walk(ast.parse(line)):
+        if isinstance(node, ast.Name):
+            nodes.append(node)
     nodes.sort(key=lambda node: node.col_offset)
     names = dict.fromkeys(node.id for node in nodes)
     return [name for name in names if name not in _IMPORTED]
@@ -120,12 +127,16 @@ def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
     >>> wrap_line("standfast run study.yaml --set samples=80", 30)
     ['standfast run study.yaml \\\\', '    --set samples=80']
     """
-    parts = _split_at_options(line) if is_command(line) else _split_code(line)
+    if is_command(line):
+        parts = _split_at_options(line)
+    else:
+        parts = _split_code(line)
     end = " \\" if is_command(line) else ""
     lines: list[str] = []
     current = ""
     for part in parts:
-        if current.strip() and len((current + part).rstrip()) + len(end) > width:
+        room = width - len(end)
+        if current.strip() and len((current + part).rstrip()) > room:
             lines.append(current.rstrip() + end)
             current = indent
         current += part
@@ -146,5 +157,8 @@ def _split_code(code: str) -> list[str]:
     """Code in parts that end with a comma and a space, or with an opening bracket, that are in no text."""
     quoted = [range(*match.span()) for match in _QUOTED.finditer(code)]
     ends = [match.end() for match in re.finditer(r", |[({]|(?<!\w)\[", code)]
-    cuts = [end for end in ends if not any(end - 1 in text for text in quoted)]
+    cuts = []
+    for end in ends:
+        if not any(end - 1 in text for text in quoted):
+            cuts.append(end)
     return [code[start:stop] for start, stop in pairwise([0, *cuts, len(code)])]

@@ -83,7 +83,10 @@ class Column:
     @property
     def width(self) -> int:
         """Of the longest line."""
-        return max(len(line) for lines in (self.head, *self.cells.values()) for line in lines)
+        lines = list(self.head)
+        for lines_of_cell in self.cells.values():
+            lines += lines_of_cell
+        return max(map(len, lines))
 
 
 def format_text(results: StoredResults, verbose: bool = False, width: int = 80) -> str:
@@ -96,9 +99,13 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
     """
     lines = []
     for matrix in _make_matrices(results):
-        title = f"{matrix.title} [95% interval]:" if verbose else f"{matrix.title}:"
+        if verbose:
+            title = f"{matrix.title} [95% interval]:"
+        else:
+            title = f"{matrix.title}:"
         notes = _list_notes(results, matrix) if verbose else matrix.empty_cells
-        lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
+        table = _format_matrix(matrix, verbose, width)
+        lines += [*_wrap(title, width), "", *table, ""]
         lines += _format_paragraph([matrix.verdict, *matrix.cautions], width)
         lines += write_steps(matrix.steps, width)
         lines += _format_paragraph(matrix.endings, width)
@@ -126,8 +133,12 @@ def format_html(results: StoredResults) -> str:
 
 def _format_paragraph(sentences: Sequence[str], width: int) -> list[str]:
     """Sentences, each in lines of its own, and an empty line below; nothing without any."""
-    lines = [line for sentence in sentences for line in _wrap(sentence, width)]
-    return [*lines, ""] if lines else []
+    lines: list[str] = []
+    for sentence in sentences:
+        lines += _wrap(sentence, width)
+    if lines:
+        lines.append("")
+    return lines
 
 
 def _make_matrices(results: StoredResults) -> list[Matrix]:
@@ -166,10 +177,13 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
     if row is None:
         return "-"
     if row.estimate is None:
-        return "-" if row.error is None else "failed"
+        if row.error is None:
+            return "-"
+        return "failed"
     text = format_estimate(row.estimate, row.spec.decimals)
     if samples is not None:
-        text = f"{text} {format_confidence(row.estimate, row.spec.decimals)}".rstrip()
+        confidence = format_confidence(row.estimate, row.spec.decimals)
+        text = f"{text} {confidence}".rstrip()
         if row.estimate.count < samples:
             text += f" n={row.estimate.count}"
     return text
@@ -177,11 +191,13 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
 
 def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
     """The table and its legend; columns that do not fit stand below."""
-    names = Column([""], {name: textwrap.wrap(name, _NAME) for name in matrix.names}, "<")
+    cells_of_names = {name: textwrap.wrap(name, _NAME) for name in matrix.names}
+    names = Column([""], cells_of_names, "<")
     lines: list[str] = []
     for group in _split(names, matrix, verbose, width):
         lines += [*_format_group(group, matrix), ""]
-    return [*lines, *_wrap(", ".join(_explain_marks(matrix)), width)]
+    marks = ", ".join(_explain_marks(matrix))
+    return [*lines, *_wrap(marks, width)]
 
 
 def _explain_marks(matrix: Matrix) -> list[str]:
@@ -192,7 +208,10 @@ def _explain_marks(matrix: Matrix) -> list[str]:
     for quality, sign in _SIGNS.items():
         if quality is not None and quality in qualities:
             marks.append(f"{sign} {say('quality', quality)}")
-    return [*marks, *(text for star, text in _WORDS.items() if star in stars)]
+    for star, text in _WORDS.items():
+        if star in stars:
+            marks.append(text)
+    return marks
 
 
 def _lay_out(matrix: Matrix, verbose: bool) -> list[Column]:
@@ -202,13 +221,16 @@ def _lay_out(matrix: Matrix, verbose: bool) -> list[Column]:
         cells = {name: _wrap(words, 17) for name, words in matrix.sanity.items()}
         columns.append(Column(["says", "something?"], cells, "<"))
     samples = matrix.samples if verbose else None
-    return [*columns, *(_lay_out_metric(matrix, metric, samples) for metric in matrix.metrics)]
+    for metric in matrix.metrics:
+        columns.append(_lay_out_metric(matrix, metric, samples))
+    return columns
 
 
 def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) -> Column:
     """The values of a metric with their signs; `samples` is as in `_write_cell`."""
     # a label may be broken behind an underscore
-    head = [line.replace("_ ", "_") for line in _wrap(metric.label.replace("_", "_ "), 14)]
+    breakable = metric.label.replace("_", "_ ")
+    head = [line.replace("_ ", "_") for line in _wrap(breakable, 14)]
     better = metric.metric.spec.direction
     if better:
         head.append(f"({better})")
@@ -217,8 +239,11 @@ def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) 
     for name in matrix.names:
         row = metric.find_row(name)
         texts[name] = to_ascii(_write_cell(row, samples))
-        quality = None if row is None else row.quality
-        signs[name] = _SIGNS[quality] + _STARS[metric.stars.get(name)]
+        quality = None
+        if row is not None:
+            quality = row.quality
+        star = _STARS[metric.stars.get(name)]
+        signs[name] = _SIGNS[quality] + star
     widest_text = max(map(len, texts.values()))
     widest_sign = max(map(len, signs.values()))
     cells = {
@@ -232,7 +257,8 @@ def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[lis
     groups = [[first]]
     for column in _lay_out(matrix, verbose):
         # two blanks between columns
-        needed = sum(2 + beside.width for beside in [*groups[-1], column]) - 2
+        widths = [beside.width for beside in (*groups[-1], column)]
+        needed = sum(2 + width_of_column for width_of_column in widths) - 2
         if len(groups[-1]) > 1 and needed > width:
             groups.append([first])
         groups[-1].append(column)
@@ -243,13 +269,15 @@ def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
     """Columns beside each other, controls below a line; controls without any number here are left out."""
 
     # a head stands at the bottom of its lines, and a cell at the top
-    heads = _write_lines(group, [column.head[::-1] for column in group])
+    reversed_heads = [column.head[::-1] for column in group]
+    heads = _write_lines(group, reversed_heads)
     lines = heads[::-1]
     ruled = False
     for name in matrix.names:
         cells = [column.cells.get(name, [""]) for column in group]
         is_control = name in matrix.controls
-        if is_control and all(cell[0].strip() in ("", "-") for cell in cells[1:]):
+        is_empty = all(cell[0].strip() in ("", "-") for cell in cells[1:])
+        if is_control and is_empty:
             continue
         if is_control and not ruled:
             lines.append("-" * max(map(len, lines)))
@@ -296,7 +324,8 @@ def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
         is_open = decision.state in ("open", "unable") or decision.reason == "unfit"
         if is_open and decision.reason not in ("no result", "unchanged"):
             labels_of.setdefault(describe_decision(metric), []).append(metric.label)
-    notes += [f"No best for {', '.join(labels)}: {reason}" for reason, labels in labels_of.items()]
+    for reason, labels in labels_of.items():
+        notes.append(f"No best for {', '.join(labels)}: {reason}")
     return [*notes, *describe_uncounted(matrix.metrics)]
 
 
@@ -304,11 +333,15 @@ def _list_check_notes(results: StoredResults, matrix: Matrix) -> list[str]:
     """What the checks say that are not passed."""
     notes = []
     for name in matrix.sanity:
-        sanity = results.sanity[matrix.metrics[0].data, matrix.metrics[0].model, name]
+        first = matrix.metrics[0]
+        sanity = results.sanity[first.data, first.model, name]
         for check in sanity.checks:
             if check.state not in ("passed", "exempt"):
                 margin = MARGINS.get(check.question)
-                notes.append(say("check", name, check, None if margin is None else margin.value))
+                limit = None
+                if margin is not None:
+                    limit = margin.value
+                notes.append(say("check", name, check, limit))
     return notes
 
 

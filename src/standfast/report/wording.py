@@ -77,8 +77,9 @@ def _join_ways(ways: Sequence[str]) -> str:
     first, *others = ways or [""]
     beginning, _, size = first.partition(_UP_TO)
     # the same features by several radii
-    if size and all(way.startswith(beginning + _UP_TO) for way in others):
-        others = [way.removeprefix(beginning + _UP_TO) for way in others]
+    beginning += _UP_TO
+    if size and all(way.startswith(beginning) for way in others):
+        others = [way.removeprefix(beginning) for way in others]
     return " or ".join([first, *others])
 
 
@@ -86,19 +87,23 @@ def _name_feature(results: StoredResults) -> tuple[str, float | None]:
     """What a number of an input is called, and the width of the range of each pixel; None where there are others."""
     stored = results.manifest.get("data", {})
     data_sets = [stored.get(name) or {} for name in results.data]
-    if any(about.get("tokens") and not about.get("texts") for about in data_sets):
+    embedded = [about for about in data_sets if about.get("tokens") and not about.get("texts")]
+    if embedded:
         return "number of the embedding", None
     shapes = [about.get("input_shape") or () for about in data_sets]
     if not shapes or not all(is_image(shape) for shape in shapes):
         return "feature", None
     widths = {_find_width(about.get("bounds")) for about in data_sets}
-    return "pixel", widths.pop() if len(widths) == 1 else None
+    width = None
+    if len(widths) == 1:
+        width = widths.pop()
+    return "pixel", width
 
 
 def _find_width(bounds: Any) -> float | None:
     """The width of the range of all features, from the bounds in a manifest; None if it is infinite, or differs."""
     try:
-        lower, upper = (list(map(float, ends)) for ends in bounds)
+        lower, upper = [list(map(float, ends)) for ends in bounds]
     except (TypeError, ValueError):
         return None
     width = upper[0] - lower[0]
@@ -142,7 +147,8 @@ def describe_parameters(
     names = set(neighbourhood.name_parameters(shape).values())
     described = []
     for column, value in row.items():
-        if column.partition(" #")[0] in names and isinstance(value, int | float):
+        name = column.partition(" #")[0]
+        if name in names and isinstance(value, int | float):
             described.append(_describe_parameter(column, value))
     return ", ".join(described)
 
@@ -176,7 +182,7 @@ def describe_transformation(options: Mapping[str, Any]) -> str:
     neighbourhood = read_stored(stored)
     if neighbourhood is not None:
         return neighbourhood.describe()
-    settings = ", ".join(f"{key} {value}" for key, value in rest.items())
+    settings = ", ".join([f"{key} {value}" for key, value in rest.items()])
     if settings:
         return f"changed by {title} ({settings})"
     return f"changed by {title}"

@@ -75,7 +75,9 @@ class MetricWords:
 
         It describes these samples. Whether a difference is demonstrated is for a test to say, not for the verdict.
         """
-        return self.say("verdict", facts) if facts["ranked"] else ""
+        if facts["ranked"]:
+            return self.say("verdict", facts)
+        return ""
 
     def caution(self, facts: dict[str, Any]) -> str:
         """Why the explainers cannot be compared as they are; empty where they can."""
@@ -120,7 +122,10 @@ def format_value(row: SummaryRow) -> str:
 
 def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
     """The names of classes, or "class 3" where they have none."""
-    return [names[number] if number < len(names) else f"class {number}" for number in numbers]
+    answers = []
+    for number in numbers:
+        answers.append(names[number] if number < len(names) else f"class {number}")
+    return answers
 
 
 def make_environment(

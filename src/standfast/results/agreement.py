@@ -14,6 +14,7 @@ with itself over random halves of its samples. The chance level is that of featu
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -98,11 +99,10 @@ class MapAgreement:
     def find(self, first: int, second: int, measure: Measure = "kendall") -> Pair:
         """The pair of two sources by their places."""
         first, second = sorted((first, second))
-        return next(
-            pair
-            for pair in self.pairs
-            if (pair.first, pair.second, pair.measure) == (first, second, measure)
-        )
+        for pair in self.pairs:
+            if (pair.first, pair.second) == (first, second) and pair.measure == measure:
+                return pair
+        raise KeyError((first, second, measure))
 
     def matrix(self, measure: Measure = "kendall") -> Array:
         """The medians, `(sources, sources)`."""
@@ -174,21 +174,25 @@ def find_disagreements(maps: Mapping[str, Maps], top: int) -> tuple[Disagreement
     """
     disagreements = []
     for first, second in itertools.combinations(maps, 2):
-        features = next((rows.shape[1] for rows in maps[first].values()), 0)
+        first_maps = next(iter(maps[first].values()), None)
+        features = 0 if first_maps is None else first_maps.shape[1]
         if not 0 < features <= MOST_RANKED:
             continue
         count = min(top, features)
-        same, others = _measure_samples(maps[first], maps[second], False, _measures(top)["overlap"])
+        overlap = _measures(top)["overlap"]
+        same, others = _measure_samples(maps[first], maps[second], False, overlap)
         if not len(same):
             continue
         # medians of so few counts would jump; and a single sample has no others to compare with
         overlap_of_both = float(np.mean(same))
-        chance = float(np.mean(others)) if len(others) else count / features
+        if len(others):
+            chance = float(np.mean(others))
+        else:
+            chance = count / features
         # nearer to chance than to equal maps
         if overlap_of_both < (1 + chance) / 2 - ROUNDING:
-            disagreements.append(
-                Disagreement(first, second, count * overlap_of_both, count, count * chance)
-            )
+            common, by_chance = count * overlap_of_both, count * chance
+            disagreements.append(Disagreement(first, second, common, count, by_chance))
     disagreements.sort(key=lambda pair: pair.common - pair.chance)
     return tuple(disagreements)
 
@@ -211,7 +215,8 @@ def measure_map_agreement(maps: Mapping[Source, Maps], data: str, top: int) -> M
         for name, measure in _measures(top).items():
             first = maps[sources[a]]
             second = maps[sources[b]]
-            pairs[a, b, name] = _compare(first, second, a == b, measure, (a, b, name))
+            key = (a, b, name)
+            pairs[key] = _compare(first, second, a == b, measure, key)
     return MapAgreement(data, *_order(sources, pairs), _split(maps), top)
 
 
@@ -228,30 +233,41 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
     # for each source a map of each sample, the mean over its seeds
     means = [_average_seeds(maps[source]) for source in sources]
     # and the numbers of its samples: all, drawn with replacement, and in a random order
-    whole = [np.arange(len(rows))[None] for rows in means]
-    drawn = [rng.integers(len(rows), size=(_RESAMPLES, len(rows))) for rows in means]
-    mixed = [rng.permuted(np.tile(numbers, (_RESAMPLES, 1)), axis=1) for numbers in whole]
+    whole = []
+    drawn = []
+    for rows in means:
+        count = len(rows)
+        whole.append(np.arange(count)[None])
+        drawn.append(rng.integers(count, size=(_RESAMPLES, count)))
+    mixed = []
+    for numbers in whole:
+        mixed.append(rng.permuted(np.tile(numbers, (_RESAMPLES, 1)), axis=1))
     pairs = {}
     for name, measure in _measures(top).items():
-        kept = means if name == "signs" else [np.abs(rows) for rows in means]
+        if name == "signs":
+            kept = means
+        else:
+            kept = [np.abs(rows) for rows in means]
         for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
             first = kept[a]
             second = kept[b]
             if a == b:
                 # a set agrees with itself over halves that have no sample in common
                 half = len(first) // 2
-                values = _compare_means(
-                    first, first, mixed[a][:, :half], mixed[a][:, half:], measure
-                )
+                one_half, other_half = mixed[a][:, :half], mixed[a][:, half:]
+                values = _compare_means(first, first, one_half, other_half, measure)
                 value = float(np.median(values))
                 low, high = np.quantile(values, _TAILS)
             else:
                 values = _compare_means(first, second, drawn[a], drawn[b], measure)
-                value = float(_compare_means(first, second, whole[a], whole[b], measure)[0])
+                of_all = _compare_means(first, second, whole[a], whole[b], measure)
+                value = float(of_all[0])
                 low, high = _widen(value, *np.quantile(values, _TAILS))
-                low = max(low, -1.0 if name == "kendall" else 0.0)
+                least = -1.0 if name == "kendall" else 0.0
+                low = max(low, least)
                 high = min(high, 1.0)
-            low, high = float(min(low, value)), float(max(high, value))
+            low = float(min(low, value))
+            high = float(max(high, value))
             chance = _measure_chance(first, second, measure, rng)
             samples = min(len(first), len(second))
             pairs[a, b, name] = Pair(a, b, name, value, low, high, chance, samples)
@@ -269,25 +285,32 @@ def _widen(value: float, low: float, high: float) -> tuple[float, float]:
     Where features matter nearly equally, the value is at the edge of what resamples reach, and the percentile alone
     hardly ever holds the truth; the basic one alone holds it too seldom.
     """
-    return min(low, 2 * value - high), max(high, 2 * value - low)
+    # the quantiles, reflected at the value
+    reflected_low, reflected_high = 2 * value - high, 2 * value - low
+    return min(low, reflected_low), max(high, reflected_high)
 
 
 def _measure_chance(
     first: Array, second: Array, measure: _Comparison, rng: np.random.Generator
 ) -> float:
     """The median agreement of two mean maps if the features of the second stood in a random order."""
-    shuffled = rng.permuted(np.tile(second.mean(0), (_RESAMPLES, 1)), axis=1)
+    copies = np.tile(second.mean(0), (_RESAMPLES, 1))
+    shuffled = rng.permuted(copies, axis=1)
     mean = np.tile(first.mean(0), (_AT_ONCE, 1))
     parts = np.split(shuffled, _RESAMPLES // _AT_ONCE)
-    return float(np.median([measure(mean, part) for part in parts]))
+    values = [measure(mean, part) for part in parts]
+    return float(np.median(values))
 
 
 def _compare_means(a: Array, b: Array, rows: Array, others: Array, measure: _Comparison) -> Array:
     """The similarity of the means over chosen rows of maps `(n, F)`, for each choice `(R, n')`, `(R,)`."""
-    parts = [slice(start, start + _AT_ONCE) for start in range(0, len(rows), _AT_ONCE)]
-    return np.concatenate(
-        [measure(a[rows[part]].mean(1), b[others[part]].mean(1)) for part in parts]
-    )
+    values = []
+    for start in range(0, len(rows), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        means = a[rows[part]].mean(1)
+        other_means = b[others[part]].mean(1)
+        values.append(measure(means, other_means))
+    return np.concatenate(values)
 
 
 def _measures(top: int) -> dict[Measure, _Comparison]:
@@ -305,7 +328,8 @@ def _order(
     medians = np.zeros((len(sources), len(sources)))
     for pair in pairs.values():
         if pair.measure == "kendall":
-            medians[pair.first, pair.second] = medians[pair.second, pair.first] = pair.median
+            medians[pair.first, pair.second] = pair.median
+            medians[pair.second, pair.first] = pair.median
     order = _cluster(medians)
     new_place = {old: new for new, old in enumerate(order)}
     moved = tuple(_move(pair, new_place) for pair in pairs.values())
@@ -328,9 +352,12 @@ def _compare(
     # of maps with too many numbers Kendall's tau is not computed
     values = values[~np.isnan(values)]
     if not len(values):
-        return Pair(*key, float("nan"), None, None, float("nan"), 0)
+        return Pair(*key, math.nan, None, None, math.nan, 0)
     interval = median_interval(values, values, 0.95)
-    chance = float(np.median(others)) if len(others) else float("nan")
+    if len(others):
+        chance = float(np.median(others))
+    else:
+        chance = math.nan
     return Pair(*key, interval.value, interval.low, interval.high, chance, len(values))
 
 
@@ -341,7 +368,8 @@ def _measure_samples(
     samples = [sample for sample in first if sample in second]
     values = [_average(first[sample], second[sample], same, measure) for sample in samples]
     others = []
-    for shift in range(1, min(_OTHERS, len(samples) - 1) + 1):
+    most_shifts = min(_OTHERS, len(samples) - 1)
+    for shift in range(1, most_shifts + 1):
         # each sample meets the one that stands so many places behind it, in a ring
         shifted = [*samples[shift:], *samples[:shift]]
         for sample, other in zip(samples, shifted, strict=True):
@@ -353,11 +381,11 @@ def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:
     """The mean over pairs of seeds; of one source only of different ones."""
     seeds = range(min(_SEEDS, len(a)))
     other_seeds = range(min(_SEEDS, len(b)))
-    pairs = [
-        (seed, other)
-        for seed, other in itertools.product(seeds, other_seeds)
-        if not same or seed < other
-    ]
+    pairs = []
+    for seed, other in itertools.product(seeds, other_seeds):
+        # of one source, each two seeds are compared once
+        if not same or seed < other:
+            pairs.append((seed, other))
     if not pairs:
         # one seed is all that there is
         pairs = [(0, 0)]
@@ -386,11 +414,14 @@ def _split(maps: Mapping[Source, Maps]) -> pl.DataFrame:
             groups.setdefault((base, explainer), []).append(maps_of_model)
     rows = []
     for (model, explainer), models in groups.items():
-        samples = sorted(set.intersection(*(set(of_model) for of_model in models)))
+        samples_of_models = [set(of_model) for of_model in models]
+        samples = sorted(set.intersection(*samples_of_models))
         if len(models) < 2 or not samples:
             continue
-        stacked = np.array([[of_model[sample] for of_model in models] for sample in samples])
-        within, between = split_variance(stacked)
+        stacked = []
+        for sample in samples:
+            stacked.append([of_model[sample] for of_model in models])
+        within, between = split_variance(np.array(stacked))
         rows.append(
             {
                 "model": model,
@@ -407,7 +438,11 @@ def _split(maps: Mapping[Source, Maps]) -> pl.DataFrame:
 def _describe_share(name: str, values: Array) -> dict[str, float | None]:
     """The columns of a share: its median over samples, with the interval."""
     interval = median_interval(values, values, 0.95)
-    return {name: interval.value, f"{name}, low": interval.low, f"{name}, high": interval.high}
+    return {
+        name: interval.value,
+        f"{name}, low": interval.low,
+        f"{name}, high": interval.high,
+    }
 
 
 def read_seed_maps(
@@ -441,7 +476,8 @@ def read_clean_maps(view: MetricResults, explainers: Sequence[str]) -> dict[str,
         numbers, which `find_disagreements` does not compare.
     """
     # one file tells whether there are such maps; those of thousands of photographs would be read for nothing
-    for *_, arrays in replace(view, jobs=view.jobs[:1]).parts(["origin_maps"]):
+    first_job = replace(view, jobs=view.jobs[:1])
+    for *_, arrays in first_job.parts(["origin_maps"]):
         if 0 < arrays["origin_maps"][0].size <= MOST_RANKED:
             return _read_maps(view, explainers, "origin_maps")
     return {}
@@ -451,10 +487,12 @@ def _read_maps(
     view: MetricResults, explainers: Sequence[str], array: Literal["seed_maps", "origin_maps"]
 ) -> dict[str, dict[int, Array]]:
     """The stored maps of explainers by sample, `(seeds, F)`, or `(1, F)` of the inputs; where there are some."""
-    evaluated = set(view.frame.filter(status="ok").select("explainer", "sample").rows())
+    frame = view.frame.filter(status="ok")
+    evaluated = set(frame.select("explainer", "sample").rows())
     maps_of: dict[str, dict[int, Array]] = {explainer: {} for explainer in explainers}
-    of_explainers = view.jobs.filter(pl.col("explainer").is_in(list(explainers)))
-    for explainer, repeat, start, arrays in replace(view, jobs=of_explainers).parts([array]):
+    is_asked_for = pl.col("explainer").is_in(list(explainers))
+    view_of_explainers = replace(view, jobs=view.jobs.filter(is_asked_for))
+    for explainer, repeat, start, arrays in view_of_explainers.parts([array]):
         if repeat != 0:
             continue
         for sample, stored in enumerate(arrays[array], start):

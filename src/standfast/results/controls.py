@@ -23,7 +23,9 @@ def find_controls(names: Sequence[str], known: Collection[str] = ()) -> list[str
     (['edges', 'random'], [])
     """
     controls = [name for name in names if name in known or is_random(name)]
-    return controls if len(controls) < len(names) else []
+    if len(controls) < len(names):
+        return controls
+    return []
 
 
 class Explainers(list[str]):

@@ -73,7 +73,10 @@ class CounterExample:
         others = len(named) - _MOST_NAMED
         if others > 0:
             named = [*named[:_MOST_NAMED], f"{others} further changes"]
-        first = "the first" if self.top == 1 else f"among the first {self.top}"
+        if self.top == 1:
+            first = "the first"
+        else:
+            first = f"among the first {self.top}"
         falls = "speaks the other way" if self.turned else f"is no longer {first}"
         return f"With {_join(named)}, {self.reason} {falls}."
 
@@ -128,7 +131,10 @@ def describe_changes(
     for index, (old, new) in enumerate(numbers):
         if old == new:
             continue
-        column = columns[index] if index < len(columns) else {}
+        if index < len(columns):
+            column = columns[index]
+        else:
+            column = {}
         old_words, new_words = _describe_cells(column, old, new)
         unit = (units or {}).get(names[index], "")
         described[names[index]] = (add_unit(old_words, unit), add_unit(new_words, unit))

@@ -123,7 +123,10 @@ def format_number(value: float | None, decimals: Decimals = 2) -> str:
         return format_probability(value)
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    digits = ".4g" if decimals is None or abs(value) >= 1e15 else f".{decimals}f"
+    if decimals is None or abs(value) >= 1e15:
+        digits = ".4g"
+    else:
+        digits = f".{decimals}f"
     # the `z` writes a rounded -0.0 without its sign
     return f"{value:z{digits}}".replace("-", "−")
 

@@ -74,7 +74,9 @@ def read_call(manifest: Mapping[str, Any]) -> GivenCall:
 
 
 def _read_parts(stored: Any) -> GivenParts | None:
-    parts = stored.get("parts") if isinstance(stored, Mapping) else None
+    parts = None
+    if isinstance(stored, Mapping):
+        parts = stored.get("parts")
     if not isinstance(parts, list) or not all(isinstance(part, Mapping) for part in parts):
         return None
     return GivenParts(bool(stored.get("named")), tuple(_read_part(part) for part in parts))

@@ -185,7 +185,10 @@ class MetricResults:
             arrays = self.load(str(job)) if numbers else {}
             if not set(names) <= set(arrays):
                 continue
-            stored = {name: arrays[name] for name in (*names, *also) if name in arrays}
+            stored = {}
+            for name in (*names, *also):
+                if name in arrays:
+                    stored[name] = arrays[name]
             for number in numbers:
                 row = rows[number]
                 arrays_of_sample = self._cut(stored, number - start, number)

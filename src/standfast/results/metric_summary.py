@@ -27,7 +27,7 @@ from standfast.results.quality import (
     judge_against_controls,
     judge_stability,
 )
-from standfast.results.sanity import Sanity, round_up
+from standfast.results.sanity import Sanity, SanityState, round_up
 from standfast.results.summary import (
     Counts,
     Decision,
@@ -70,28 +70,31 @@ def summarise_metric(
     sanity = sanity or {}
     test_of = {test.explainer: test for test in control_tests}
     parts = results.frame.partition_by("explainer", as_dict=True)
-    samples_of = {str(name): samples for (name,), samples in parts.items()}
-    no_samples = results.frame.clear()
+    rows_of = {str(name): rows_of_explainer for (name,), rows_of_explainer in parts.items()}
+    no_rows = results.frame.clear()
     is_unchanged = _is_unchanged(results)
     # values that are all equal tie all explainers, so that their order says nothing
     ranking = None if is_unchanged else comparison
-    rows = []
+    summaries = []
     for name in results.explainers:
-        samples = samples_of.get(name, no_samples)
-        if not len(samples) and not results.errors.get(name):
+        sample_rows = rows_of.get(name, no_rows)
+        if not len(sample_rows) and not results.errors.get(name):
             continue
         references = _select_references(results, name, checks)
-        row = _summarise_explainer(results, name, samples, references)
+        summary = _summarise_explainer(results, name, sample_rows, references)
         mean_rank, standing = _rank(name, ranking)
-        row = replace(
-            row,
+        state_of_checks: SanityState | None = None
+        if name in sanity:
+            state_of_checks = sanity[name].state
+        summary = replace(
+            summary,
             mean_rank=mean_rank,
             standing=standing,
             control_test=test_of.get(name),
-            sanity=sanity[name].state if name in sanity else None,
+            sanity=state_of_checks,
         )
-        rows.append(row)
-    rows = judge_rows(_correct_for_explainers(rows), sanity)
+        summaries.append(summary)
+    summaries = judge_rows(_correct_for_explainers(summaries), sanity)
     if is_unchanged:
         decision = Decision("unable", "unchanged")
     else:
@@ -100,10 +103,10 @@ def summarise_metric(
         results.data,
         results.model,
         metric,
-        tuple(rows),
+        tuple(summaries),
         comparison,
         decision,
-        _is_uneven(results.spec, samples_of.values()),
+        _is_uneven(results.spec, rows_of.values()),
     )
 
 
@@ -118,8 +121,11 @@ def _is_unchanged(results: MetricResults) -> bool:
 
 def _is_uneven(spec: ValueSpec, parts: Iterable[pl.DataFrame]) -> bool:
     """Whether explainers have values for different samples."""
-    samples = {frozenset(spec.select_valid(rows)["repeat", "sample"].rows()) for rows in parts}
-    return len(samples) > 1
+    samples_of_explainers = set()
+    for rows in parts:
+        valid = spec.select_valid(rows)
+        samples_of_explainers.add(frozenset(valid["repeat", "sample"].rows()))
+    return len(samples_of_explainers) > 1
 
 
 def _select_references(
@@ -136,11 +142,12 @@ def _select_references(
 
 
 def _summarise_explainer(
-    results: MetricResults, explainer: str, samples: pl.DataFrame, references: References | None
+    results: MetricResults, explainer: str, sample_rows: pl.DataFrame, references: References | None
 ) -> SummaryRow:
-    """The numbers of one explainer, from its rows `samples`, without what is compared with others."""
+    """The numbers of one explainer, from its rows, one for each sample, without what is compared with others."""
     spec = results.spec
     errors = results.errors.get(explainer, ())
+    first_error = errors[0] if errors else None
     row = SummaryRow(
         results.data,
         results.model,
@@ -148,18 +155,18 @@ def _summarise_explainer(
         results.label,
         results.metric,
         spec,
-        estimate(spec, samples),
+        estimate(spec, sample_rows),
         control=explainer in results.controls,
-        counts=count_rows(spec, samples, len(errors)),
-        error=errors[0] if errors else None,
+        counts=count_rows(spec, sample_rows, len(errors)),
+        error=first_error,
         references=references,
     )
     if references is None:
         return row
     return replace(
         row,
-        failure_p=_find_failure_p(spec, samples, references),
-        weak_classes=find_weak_classes(spec, samples, references),
+        failure_p=_find_failure_p(spec, sample_rows, references),
+        weak_classes=find_weak_classes(spec, sample_rows, references),
     )
 
 
@@ -257,7 +264,8 @@ def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Stand
     if index not in comparison.winner_set:
         return rank, "worse"
     first_rank = comparison.mean_ranks[comparison.order[0]]
-    return rank, "best" if rank == first_rank else "tied"
+    standing: Standing = "best" if rank == first_rank else "tied"
+    return rank, standing
 
 
 def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -290,7 +298,9 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
         if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
             # of a model that has learned nothing, no map is good or bad
             quality = None
-        failure_p = None if quality is None else row.failure_p
+        failure_p = None
+        if quality is not None:
+            failure_p = row.failure_p
         judged.append(
             replace(
                 row, quality=quality, failure_p=failure_p, more_samples_needed=more_samples_needed
@@ -364,7 +374,9 @@ def decide(results: MetricResults, comparison: Comparison | None) -> Decision:
         return Decision("unable", "no result")
     if not len(spec.select_valid(results.frame)):
         is_idle = bool(spec.find_unvaried(results.frame).any())
-        return Decision("unable", "nothing varied" if is_idle else "no value")
+        if is_idle:
+            return Decision("unable", "nothing varied")
+        return Decision("unable", "no value")
     if spec.direction is None:
         return Decision("none", "unranked")
     if comparison is not None:

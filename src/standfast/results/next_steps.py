@@ -3,6 +3,7 @@
 A step is proposed only where the results support it:
 
 - *samples*: an explainer is undecided, and its interval says how many more samples would decide it;
+- *rest*: a limit of time has left out samples of the call, and something is undecided: the same call goes on with them;
 - *question*: an explainer passes all that was asked, and a kind of question was not asked;
 - *neighbourhood*: explainers do not hold in a neighbourhood that is unlike what such inputs undergo. What is proposed
   asks another question, and is never the same one with a smaller reach: numbers of a table move as far as before where
@@ -44,7 +45,7 @@ from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Kind, Verdict
 from standfast.tensors import is_image
 
-StepKind = Literal["samples", "question", "neighbourhood", "explainer", "race", "training"]
+StepKind = Literal["samples", "rest", "question", "neighbourhood", "explainer", "race", "training"]
 #: more than these are no help
 MOST_STEPS = 3
 #: a step whose cost is not known comes after all others, and among them in this order
@@ -124,6 +125,7 @@ class NextStep:
         labels: of the metrics that it is about.
         instead: the text of the explainer to try.
         minutes: the limit of time that the line has, of a step of a race; None for none.
+        left: how many of the samples a limit of time has left out; 0 for other kinds of steps.
     """
 
     kind: StepKind
@@ -137,6 +139,7 @@ class NextStep:
     labels: tuple[str, ...] = ()
     instead: str = ""
     minutes: int | None = None
+    left: int = 0
 
     @property
     def is_another_question(self) -> bool:
@@ -148,7 +151,10 @@ class NextStep:
         """How many explainers it may decide in a second; 0 if the seconds are not known. A race chooses one."""
         if self.seconds is None:
             return 0.0
-        decided = 1 if self.kind == "race" else len(self.explainers)
+        if self.kind != "race":
+            decided = len(self.explainers)
+        else:
+            decided = 1
         return decided / max(self.seconds, 1.0)
 
 
@@ -172,6 +178,13 @@ class Situation:
     def samples(self) -> int:
         """How many samples were evaluated."""
         return self.summary.samples.get(self.verdict.data, 0)
+
+    @property
+    def given_samples(self) -> int:
+        """How many samples the call had: more than were evaluated, where a limit of time has left out some."""
+        limit = self.manifest.get("limit") or {}
+        counts = (limit.get("samples") or {}).get(self.verdict.data)
+        return self.samples if counts is None else int(counts[1])
 
     @cached_property
     def call(self) -> GivenCall:
@@ -211,14 +224,14 @@ class Situation:
     @cached_property
     def unstable(self) -> list[Unstable]:
         """The explainers that do not hold, or are not shown to, and that nothing else certainly speaks against."""
-        found: list[Unstable] = []
+        unstable: list[Unstable] = []
         for ground in (*self.verdict.refuse, *self.verdict.undecided):
             labels = self._list_unstable_labels(ground.explainer)
             is_refused = not ground.is_open
             is_refused_otherwise = is_refused and not set(ground.labels) & set(labels)
             if labels and not is_refused_otherwise:
-                found.append(Unstable(ground.explainer, labels, is_refused))
-        return found
+                unstable.append(Unstable(ground.explainer, labels, is_refused))
+        return unstable
 
     def _list_unstable_labels(self, explainer: str) -> tuple[str, ...]:
         """The measures of stability by which an explainer is not good, whatever the checks say of it."""
@@ -259,13 +272,16 @@ class Situation:
             for (explainer, label), pace in self.paces.items()
             if explainer in explainers and (labels is None or label in labels)
         ]
-        return samples * sum(paces) if paces else None
+        if paces:
+            return samples * sum(paces)
+        return None
 
     def knows(self, explainer: str) -> bool:
         """Whether an explainer, as `evaluate` takes it, is among those of the results already."""
         stored = (self.manifest.get("explainers") or {}).values()
         name = explainer.partition(":")[0]
-        return any(isinstance(each, Mapping) and each.get("name") == name for each in stored)
+        names = [about.get("name") for about in stored if isinstance(about, Mapping)]
+        return name in names
 
 
 FindStep = Callable[[Situation], NextStep | None]
@@ -293,7 +309,10 @@ def _find_samples(situation: Situation) -> NextStep | None:
         return len(decided) / (done + _MOST_TIMES * needed)
 
     chosen = max(needed_of.values(), key=count_decided)
-    decided = [name for name in situation.candidates if needed_of.get(name, chosen + 1) <= chosen]
+    decided = []
+    for name in situation.candidates:
+        if needed_of.get(name, chosen + 1) <= chosen:
+            decided.append(name)
     least = min(needed_of[name] for name in decided)
     most = _MOST_TIMES * chosen
     evaluated = tuple(name for name in situation.candidates if name not in situation.refused)
@@ -308,12 +327,35 @@ def _find_samples(situation: Situation) -> NextStep | None:
     )
 
 
+def _find_rest(situation: Situation) -> NextStep | None:
+    """The samples of the call that a limit of time has left out, unless fewer are enough, or these are too few."""
+    left = situation.given_samples - situation.samples
+    undecided = tuple(ground.explainer for ground in situation.verdict.undecided)
+    if left <= 0 or not undecided:
+        return None
+    step = _find_samples(situation)
+    if step is not None and step.more is not None:
+        fewest, _ = step.more
+        # more samples are a step of their own; that many are among the rest, or all of the rest are too few
+        if step.samples <= situation.given_samples or fewest > left:
+            return None
+    timed = [*situation.candidates, *situation.summary.controls]
+    return NextStep(
+        "rest",
+        undecided,
+        situation.candidates,
+        seconds=situation.time(timed, left),
+        samples=situation.given_samples,
+        left=left,
+    )
+
+
 def _find_question(situation: Situation) -> NextStep | None:
     """A kind of question that was not asked of explainers that pass all others."""
     partial_groups = situation.verdict.partial_groups
     if partial_groups:
         members = max(partial_groups, key=len)
-        names = tuple(each.explainer for each in members)
+        names = tuple(partial.explainer for partial in members)
         return _ask(situation, names, members[0].missing)
     minutes = situation.summary.minutes
     if situation.summary.lacks_checks and minutes is not None:
@@ -350,20 +392,22 @@ def _has_default_neighbourhood(situation: Situation) -> bool:
 
 def _find_neighbourhood(situation: Situation) -> NextStep | None:
     """Changes that inputs undergo, where explainers do not hold in those that no input undergoes."""
-    places = {
-        metric.label: metric.metric.options.get("neighbourhood") for metric in situation.metrics
-    }
-    nearer_of = {
-        label: _find_nearer(place, situation.about_data) for label, place in places.items() if place
-    }
+    nearer_of: dict[str, tuple[Neighbourhood, ...]] = {}
+    for metric in situation.metrics:
+        neighbourhood = metric.metric.options.get("neighbourhood")
+        if neighbourhood:
+            nearer_of[metric.label] = _find_nearer(neighbourhood, situation.about_data)
+    # where others hold or fail already under changes that inputs undergo, that is the answer
     if situation.verdict.show or not all(nearer_of.values()):
-        return None  # where others hold or fail already under changes that inputs undergo, that is the answer
-    blamed = {label for each in situation.unstable for label in each.labels}
+        return None
+    blamed: set[str] = set()
+    for unstable in situation.unstable:
+        blamed.update(unstable.labels)
     labels = tuple(label for label in nearer_of if label in blamed)
     if not labels:
         return None
     changes = nearer_of[labels[0]]
-    names = tuple(each.explainer for each in situation.unstable)
+    names = tuple(unstable.explainer for unstable in situation.unstable)
     seconds = _time_changes(situation, names, labels, len(changes))
     return NextStep(
         "neighbourhood", names, names, seconds, situation.samples, changes=changes, labels=labels
@@ -399,14 +443,18 @@ def _find_nearer(stored: Any, about: Mapping[str, Any]) -> tuple[Neighbourhood, 
     is_large = ball.radius > 1.01 * _SEEN_CHANGE * width
     if is_image(shape) and is_large:
         return _OF_IMAGES
-    return _OF_SERIES if len(shape) == 2 and is_large else ()
+    if len(shape) == 2 and is_large:
+        return _OF_SERIES
+    return ()
 
 
 def _find_nearer_of_table(
     stored: Any, columns: Sequence[Mapping[str, Any]]
 ) -> tuple[Neighbourhood, ...]:
     """Numbers within their precision, where categories may become others: another category is another case."""
-    changes = stored.get("changes") if isinstance(stored, Mapping) else None
+    changes = None
+    if isinstance(stored, Mapping):
+        changes = stored.get("changes")
     if not isinstance(changes, Mapping):
         return ()
     has_free_category = any(
@@ -414,7 +462,10 @@ def _find_nearer_of_table(
     )
     if not has_free_category:
         return ()
-    numbers = [str(column["name"]) for column in columns if column.get("kind") == "number"]
+    numbers = []
+    for column in columns:
+        if column.get("kind") == "number":
+            numbers.append(str(column["name"]))
     reach = {name: (changes.get(name) or {}).get("by") or _PRECISION for name in numbers}
     if reach:
         return (TableChanges({name: Feature(by=by) for name, by in reach.items()}),)
@@ -491,19 +542,22 @@ def _find_training(situation: Situation) -> NextStep | None:
     """Another training of a network of images, where it is certain of every explainer that maps do not hold."""
     verdict = situation.verdict
     about = situation.about_model
-    certain = [each for each in situation.unstable if each.is_certain]
+    certain = [unstable for unstable in situation.unstable if unstable.is_certain]
     is_trained_here = bool(about.get("parameters")) and bool(about.get("of classes"))
     is_of_images = is_image(situation.about_data.get("input_shape") or ())
     if verdict.show or verdict.undecided or not certain or not (is_trained_here and is_of_images):
         return None
-    names = tuple(each.explainer for each in certain)
-    labels = tuple(dict.fromkeys(label for each in certain for label in each.labels))
-    return NextStep("training", names, samples=situation.samples, labels=labels)
+    names = tuple(unstable.explainer for unstable in certain)
+    labels: dict[str, None] = {}
+    for unstable in certain:
+        labels |= dict.fromkeys(unstable.labels)
+    return NextStep("training", names, samples=situation.samples, labels=tuple(labels))
 
 
 #: each finds one step, or none
 _FINDERS: tuple[FindStep, ...] = (
     _find_samples,
+    _find_rest,
     _find_question,
     _find_neighbourhood,
     _find_explainer,

@@ -219,9 +219,10 @@ class Race:
             }
             row["by"] = entrant.question or entrant.label
             for name, measured in (("value", entrant.value), ("behind", entrant.behind)):
-                row[name] = None if measured is None else measured.value
-                row[f"{name}_low"] = None if measured is None else measured.low
-                row[f"{name}_high"] = None if measured is None else measured.high
+                ends: tuple[float | None, ...] = (None, None, None)
+                if measured is not None:
+                    ends = (measured.value, measured.low, measured.high)
+                row[name], row[f"{name}_low"], row[f"{name}_high"] = ends
             rows.append({**row, "seconds": entrant.seconds, "error": entrant.error})
         return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -272,7 +273,9 @@ def _read_entrant(stored: Mapping[str, Any]) -> Entrant:
 
 
 def _read_measured(stored: Mapping[str, Any] | None) -> Measured | None:
-    return None if stored is None else Measured(**stored)
+    if stored is None:
+        return None
+    return Measured(**stored)
 
 
 def _read_confirmation(stored: Mapping[str, Any]) -> Confirmation:

@@ -54,7 +54,7 @@ from standfast.value_spec import SANITY_CHECKS
 if TYPE_CHECKING:
     from standfast.study.run import RunSummary
 
-_TYPES: dict[str, Any] = {name: pl.Int64 if name == "repeat" else pl.String for name in COORDINATES}
+_TYPES: dict[str, Any] = {**dict.fromkeys(COORDINATES, pl.String), "repeat": pl.Int64}
 SAMPLE_COLUMNS: dict[str, Any] = {
     **_TYPES,
     "sample": pl.Int64,
@@ -133,13 +133,16 @@ class StoredResults:
         """
         store = results if isinstance(results, Store) else Store(results)
         manifest = store.manifest()
-        planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
+        if jobs is None:
+            jobs = manifest.get("jobs") or []
+        planned = [str(job) for job in jobs]
         records, samples = store.read_all(planned)
         # files are read in the order in which they arrive; results have that of the study
         position = {job: index for index, job in enumerate(planned)}
         records.sort(key=lambda record: position[record["job"]])
         rows, checks = _split_checks(_order_samples(samples, planned))
-        return cls(store, manifest, rows, _list_jobs(records), len(planned), run, checks)
+        stored_jobs = _list_jobs(records)
+        return cls(store, manifest, rows, stored_jobs, len(planned), run, checks)
 
     @classmethod
     def in_memory(
@@ -180,12 +183,15 @@ class StoredResults:
 
     def __repr__(self) -> str:
         explainers = count_explainers(self.explainers)
-        metrics = format_count(len(self._list_names("metrics", "label")), "metric")
+        labels = self._list_names("metrics", "label")
+        metrics = format_count(len(labels), "metric")
         counts = [format_count(count, "sample") for count in self._count_samples().values()]
-        parts = [f"{explainers} x {metrics}", " + ".join(counts) or "no samples"]
+        samples = " + ".join(counts) or "no samples"
+        parts = [f"{explainers} x {metrics}", samples]
         if self.failures:
             parts.append(format_count(len(self.failures), "failed job"))
-        return f"{type(self).__name__}({', '.join(parts)})"
+        words = ", ".join(parts)
+        return f"{type(self).__name__}({words})"
 
     @cached_property
     def failures(self) -> list[dict[str, Any]]:
@@ -197,8 +203,10 @@ class StoredResults:
         """The errors of failed jobs by data, model and label, and then by explainer."""
         errors: dict[Key, dict[str, list[str]]] = {}
         for job in self.failures:
-            by_explainer = errors.setdefault((job["data"], job["model"], job["label"]), {})
-            by_explainer.setdefault(job["explainer"], []).append(str(job["error"]))
+            key = (job["data"], job["model"], job["label"])
+            by_explainer = errors.setdefault(key, {})
+            errors_of_explainer = by_explainer.setdefault(job["explainer"], [])
+            errors_of_explainer.append(str(job["error"]))
         return errors
 
     @property
@@ -241,7 +249,8 @@ class StoredResults:
         """The pairs of data and model that were evaluated, in the order of the manifest."""
         evaluated = {(data, model) for data, model, _ in self._stored}
         if {"data", "model"} <= set(self.jobs.columns):
-            evaluated |= set(self.jobs.select("data", "model").unique().iter_rows())
+            pairs_of_jobs = self.jobs.select("data", "model").unique()
+            evaluated |= set(pairs_of_jobs.iter_rows())
         return [pair for pair in product(self.data, self.models) if pair in evaluated]
 
     @property
@@ -256,7 +265,10 @@ class StoredResults:
 
     def _count_samples(self) -> dict[str, int]:
         """How many samples each data set has; with a time limit, how many of them were evaluated."""
-        counts = {name: int(self._describe_data(name).get("samples") or 0) for name in self.data}
+        counts = {}
+        for name in self.data:
+            described = self._describe_data(name)
+            counts[name] = int(described.get("samples") or 0)
         evaluated = {name: done for name, (done, _) in self.limited_samples.items()}
         return {**counts, **evaluated}
 
@@ -284,7 +296,8 @@ class StoredResults:
         """The stored rows of each data set, model and label, by explainer, repeat and sample."""
         if not self.samples.width or not len(self.samples):
             return {}
-        position = pl.col("explainer").replace_strict(self.explainers, range(len(self.explainers)))
+        numbers = range(len(self.explainers))
+        position = pl.col("explainer").replace_strict(self.explainers, numbers)
         rows = self.samples.sort(position, "repeat", "sample", maintain_order=True)
         return rows.partition_by("data", "model", "label", as_dict=True)
 
@@ -302,22 +315,28 @@ class StoredResults:
     def _compare(self, label: str) -> tuple[ConfiguredMetric, list[MetricResults]]:
         """A metric, and its rows on each data set and model that it has, with comparable values."""
         metric = self._configure(label)
-        views = [self._view(metric, *pair) for pair in self.pairs if (*pair, label) in self._stored]
+        views = []
+        for data, model in self.pairs:
+            if (data, model, label) in self._stored:
+                views.append(self._view(metric, data, model))
         # over all views at once, since a value is compared by one spec wherever it is from
         comparable = make_comparable(views)
         if comparable is None:
             return metric, views
         spec, frames = comparable
-        views = [
-            replace(view, spec=spec, frame=frame) for view, frame in zip(views, frames, strict=True)
-        ]
-        return replace(metric, spec=spec, compared=True), views
+        compared_views = []
+        for view, frame in zip(views, frames, strict=True):
+            compared_views.append(replace(view, spec=spec, frame=frame))
+        return replace(metric, spec=spec, compared=True), compared_views
 
     def _configure(self, label: str) -> ConfiguredMetric:
-        stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
+        described_metrics = self.manifest.get("metrics") or {}
+        stored = dict(described_metrics.get(label) or {})
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
         ways = (self.manifest.get("about") or {}).get("removal")
-        removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
+        removal = ""
+        if isinstance(ways, Mapping):
+            removal = str(ways.get(label) or "")
         configured = configure_metric(label, metric, stored, self.task_words, removal)
         configured.spec.check_columns(self.samples)
         return configured
@@ -362,6 +381,9 @@ class StoredResults:
         key = (data, model, metric.name)
         sanity = self._select_sanity(data, model)
         tokens = self._list_texts(data, "tokens")
+
+        words_of_texts = [words for words in tokens if not isinstance(words, str)]
+        names = [str(name) for name in self._list_texts(data, "sample_names")]
         return MetricResults(
             metric.name,
             metric.metric,
@@ -375,7 +397,7 @@ class StoredResults:
             self._select_jobs_with_arrays(key),
             self.artefacts,
             self._list_texts(data, "features"),
-            [words for words in tokens if not isinstance(words, str)],
+            words_of_texts,
             self.explainers.controls,
             _list_unfit(sanity),
             self._list_classes(data),
@@ -383,7 +405,7 @@ class StoredResults:
             self._list_texts(data, "columns"),
             self.task_words,
             bool(self._describe_data(data).get("texts")),
-            [str(name) for name in self._list_texts(data, "sample_names")],
+            names,
         )
 
     def _select_jobs_with_arrays(self, key: Key) -> pl.DataFrame:
@@ -409,12 +431,17 @@ class StoredResults:
         are_classes = all(about.get("of classes", True) for about in models)
         are_sides = self.task_words.kind == "side" and len(names) == 2
         are_labels = self.task_words.kind == "label"
-        return names if are_classes or are_sides or are_labels else []
+        if are_classes or are_sides or are_labels:
+            return names
+        return []
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""
         try:
-            (low, _), (_, high) = self.manifest["data"][data]["bounds"]
+            # of each bound the least and the largest value over all features
+            range_of_lower, range_of_upper = self.manifest["data"][data]["bounds"]
+            low, _ = range_of_lower
+            _, high = range_of_upper
             return float(low), float(high)
         except (KeyError, TypeError, ValueError):
             return float("nan"), float("nan")
@@ -422,7 +449,9 @@ class StoredResults:
     def _list_texts(self, data: str, key: str) -> list[Any]:
         """What the manifest stores of a data set's names; empty where it has none."""
         texts = self._describe_data(data).get(key)
-        return list(texts) if isinstance(texts, (list, tuple)) else []
+        if isinstance(texts, (list, tuple)):
+            return list(texts)
+        return []
 
     # What they say
 
@@ -449,9 +478,11 @@ class StoredResults:
 
     def _select_sanity(self, data: str, model: str) -> dict[str, Sanity]:
         """The sanity checks on one data set and model, by explainer."""
-        return {
-            name: sanity for (*pair, name), sanity in self.sanity.items() if pair == [data, model]
-        }
+        checks_of_pair = {}
+        for (name_of_data, name_of_model, name), sanity in self.sanity.items():
+            if (name_of_data, name_of_model) == (data, model):
+                checks_of_pair[name] = sanity
+        return checks_of_pair
 
     @cached_property
     def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
@@ -497,19 +528,20 @@ class StoredResults:
         """
         if metric is None:
             return self._list_core()
-        labels = [
-            label
-            for label, configured in self.metrics.items()
-            if metric in (label, configured.metric)
-        ]
+        labels = []
+        for label, configured in self.metrics.items():
+            if metric in (label, configured.metric):
+                labels.append(label)
         if not labels:
             raise UnknownNameError("metric", metric, self.metrics)
         frame = self.compared_samples.filter(pl.col("label").is_in(labels))
         # without rows no column has a value, and all stay
         fewest_nulls = max(len(frame), 1)
-        return frame.select(
-            column for column in frame.get_columns() if column.null_count() < fewest_nulls
-        )
+        columns = []
+        for column in frame.get_columns():
+            if column.null_count() < fewest_nulls:
+                columns.append(column)
+        return frame.select(columns)
 
     def _list_core(self) -> pl.DataFrame:
         """All rows, with the columns that all metrics have."""
@@ -521,9 +553,13 @@ class StoredResults:
         for label, metric in self.metrics.items():
             rows = np.flatnonzero(labels == label)
             are_bounds[rows] = metric.spec.bounds(frame[rows])
-        several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
+        several = []
+        for name in _PLACES:
+            if name in frame.columns and frame[name].n_unique() > 1:
+                several.append(name)
         frame = frame.with_columns(pl.Series("bound", are_bounds, dtype=pl.Boolean))
-        return frame.select(*(name for name in _CORE if name in frame.columns), *several)
+        core = [name for name in _CORE if name in frame.columns]
+        return frame.select(*core, *several)
 
     def table(self) -> pl.DataFrame:
         """A row for each explainer and metric.
@@ -617,11 +653,10 @@ class StoredResults:
                 maps_of_seeds = read_seed_maps([view])
             except ArgumentError:  # they were too large, or have not been run
                 continue
-            maps = {
-                name: maps_of_seeds[model, name]
-                for name in explainers
-                if (model, name) in maps_of_seeds
-            }
+            maps = {}
+            for name in explainers:
+                if (model, name) in maps_of_seeds:
+                    maps[name] = maps_of_seeds[model, name]
             if len(maps) > 1:
                 return find_disagreements(maps, self._read_top(label))
         # where no metric compares seeds, the maps of the inputs that another one has stored serve as well
@@ -665,7 +700,8 @@ class StoredResults:
         chosen = _choose_one("model", model, names)
         met = [data for data, name in self.pairs if name == chosen]
         features = {tuple(self._list_texts(data, "features")) for data in met}
-        are_alike = len(met) > 1 and len(features) == 1 and features != {()}
+        have_same_features = len(features) == 1 and features != {()}
+        are_alike = len(met) > 1 and have_same_features
         expected = "those of several data sets with the same names of features"
         check(are_alike, "results", expected, ", ".join(met))
         label, top = self._find_seed_agreement()
@@ -703,9 +739,13 @@ class StoredResults:
         if model is None and len(originals) == 1:
             # retrained models are no choice: they only vary the original
             model = originals[0]
-        pairs = [pair for pair in self._choose_pairs(data, model) if pair[1] not in retrained]
+        pairs = []
+        for pair in self._choose_pairs(data, model):
+            if pair[1] not in retrained:
+                pairs.append(pair)
         check(len(pairs) > 0, "results", "those of the metric reasons", "none")
-        names = [name for name in self.explainers if name not in self.explainers.controls]
+        controls = self.explainers.controls
+        names = [name for name in self.explainers if name not in controls]
         chosen = names[0] if explainer is None else explainer
         _check_names("explainer", [chosen], names)
         _check_names("others", others, names)
@@ -739,8 +779,9 @@ class StoredResults:
         if model is not None:
             _check_name("model", model, [name for _, name in pairs])
             pairs = [pair for pair in pairs if pair[1] == model]
-        choice = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
-        check(len(pairs) <= 1, "data, model", f"one of several: {choice}", "none")
+        choices = [f"data={data!r}, model={model!r}" for data, model in pairs]
+        expected = f"one of several: {'; '.join(choices)}"
+        check(len(pairs) <= 1, "data, model", expected, "none")
         return pairs
 
 
@@ -751,12 +792,15 @@ def summarise(results: StoredResults) -> Summary:
     value for every explainer. Controls are not ranked.
     """
     rankings = _rank_explainers(results)
-    agreements = {
-        (agreement.data, agreement.model): agreement
-        for agreement in measure_agreements(rankings)
-        if len(agreement.explainers) >= 3
-    }
+    agreements = {}
+    for agreement in measure_agreements(rankings):
+        # the ranks of two explainers either agree or are reversed
+        if len(agreement.explainers) >= 3:
+            agreements[agreement.data, agreement.model] = agreement
     metrics = len(results.manifest.get("metrics") or {})
+    failures = group_failures(results.jobs.iter_rows(named=True), metrics)
+    classes = {name: tuple(results._list_classes(name)) for name in results.data}
+    limit = results._limit
     return Summary(
         tuple(results.data),
         tuple(results.models),
@@ -768,13 +812,13 @@ def summarise(results: StoredResults) -> Summary:
         results.planned,
         results.missing,
         len(results.failures),
-        tuple(group_failures(results.jobs.iter_rows(named=True), metrics)),
+        tuple(failures),
         results.sanity,
         results._accuracies,
-        {name: tuple(results._list_classes(name)) for name in results.data},
-        results._limit.get("minutes"),
-        tuple(describe_left_out(results._limit)),
-        results._limit.get("checked") == 0,
+        classes,
+        limit.get("minutes"),
+        tuple(describe_left_out(limit)),
+        limit.get("checked") == 0,
     )
 
 
@@ -782,7 +826,8 @@ def _rank_explainers(results: StoredResults) -> list[Ranking]:
     """The tests between explainers, of all that pass the sanity checks and are no controls."""
 
     def leave_out(data: str, model: str) -> list[str]:
-        return [*results.explainers.controls, *_list_unfit(results._select_sanity(data, model))]
+        unfit = _list_unfit(results._select_sanity(data, model))
+        return [*results.explainers.controls, *unfit]
 
     frame = results.compared_samples
     if not len(frame):
@@ -797,7 +842,10 @@ def _test_against_controls(results: StoredResults) -> Mapping[Key, Sequence[Cont
     controls = results.explainers.controls
     if not controls or not len(frame):
         return {}
-    specs = {label: metric.spec for label, metric in results.metrics.items() if metric.controls}
+    specs = {}
+    for label, metric in results.metrics.items():
+        if metric.controls:
+            specs[label] = metric.spec
     return compare_controls(frame, specs, controls)
 
 
@@ -833,19 +881,26 @@ def _list_unfit(sanity: Mapping[str, Sanity]) -> list[str]:
 
 def _choose_one(argument: str, name: str | None, names: Sequence[str]) -> str:
     """The name that is asked for, or the only one that there is."""
-    fits = len(names) == 1 if name is None else name in names
-    check(fits, argument, f"one of {', '.join(names)}", repr(name))
-    return names[0] if name is None else str(name)
+    if name is None:
+        fits = len(names) == 1
+    else:
+        fits = name in names
+    expected = f"one of {', '.join(names)}"
+    check(fits, argument, expected, repr(name))
+    if name is None:
+        return names[0]
+    return str(name)
 
 
 def _check_name(argument: str, name: str, names: Sequence[str]) -> None:
-    several = ", ".join(dict.fromkeys(names))
-    check(name in names, argument, f"one of {several}", repr(name))
+    expected = f"one of {', '.join(dict.fromkeys(names))}"
+    check(name in names, argument, expected, repr(name))
 
 
 def _check_names(argument: str, asked_for: Sequence[str], names: Sequence[str]) -> None:
-    unknown = ", ".join(repr(name) for name in asked_for if name not in names)
-    check(not unknown, argument, f"of {', '.join(names)}", unknown)
+    unknown = [repr(name) for name in asked_for if name not in names]
+    expected = f"of {', '.join(names)}"
+    check(not unknown, argument, expected, ", ".join(unknown))
 
 
 def _order_samples(samples: pl.DataFrame, jobs: Sequence[str]) -> pl.DataFrame:

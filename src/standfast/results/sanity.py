@@ -146,7 +146,9 @@ class Sanity:
     def more(self) -> int | None:
         """As `needed`, but how many more than there are."""
         most = self._find_most([check.more for check in self._undecided])
-        return None if most is None else round_up(most)
+        if most is None:
+            return None
+        return round_up(most)
 
     @property
     def _undecided(self) -> list[Check]:
@@ -186,7 +188,8 @@ class Accuracy:
     @property
     def near_chance(self) -> bool:
         """Whether it is not shown to be above chance, while it is shown not to be good."""
-        return self.low <= self.chance and self.high < (1 + self.chance) / 2
+        half_way = (1 + self.chance) / 2
+        return self.low <= self.chance and self.high < half_way
 
 
 def decide_checks(rows: pl.DataFrame) -> Sanity:
@@ -299,7 +302,8 @@ def _find_luck_of(columns: Mapping[str, Array], fine: Array) -> float | None:
         return None
     gains = np.stack([columns[name] for name in names], 1)
     groups = columns["group"]
-    return find_luck(gains[fine].astype(np.float64), groups[fine].astype(np.float64))
+    groups_of_rows = groups[fine].astype(np.float64)
+    return find_luck(gains[fine].astype(np.float64), groups_of_rows)
 
 
 def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
@@ -326,7 +330,9 @@ def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = 
 def _find_largest(columns: Mapping[str, Array], name: str) -> float | None:
     """The largest number of a column; None if there is none."""
     values = _drop_missing(columns, name)
-    return float(values.max()) if len(values) else None
+    if len(values):
+        return float(values.max())
+    return None
 
 
 def _exempt(check: Check) -> Check:
@@ -376,7 +382,8 @@ def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
         decide_mean("input", _drop_missing(columns, "within", fine)),
     ]
     worse = min(both, key=lambda check: order.index(check.state))
-    linear = bool(fine.any()) and bool(columns["linear"][fine].all())
+    is_any = bool(fine.any())
+    linear = is_any and bool(columns["linear"][fine].all())
     if linear and worse.state in ("failed", "undecided"):
         # the gradient of a linear model is rightly the same everywhere
         return _exempt(worse)
@@ -401,7 +408,8 @@ def _judge_scrambled(check: Check, gap: float | None) -> Check:
 def _judge_baseline(outside: float | None, count: int) -> Check:
     if outside is None:
         return Check("baseline", "exempt", samples=count)
-    return Check("baseline", "failed" if outside > OUTSIDE else "passed", outside, samples=count)
+    state: CheckState = "failed" if outside > OUTSIDE else "passed"
+    return Check("baseline", state, outside, samples=count)
 
 
 def _judge_sum(gap: float | None, count: int) -> Check:
@@ -420,12 +428,14 @@ def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Che
 
     Of two classes, the one is the opposite of the other, so absolute maps of them are rightly the same.
     """
-    two_classes = bool(fine.any()) and bool((columns["classes"][fine] == 2).all())
+    has_two_classes = columns["classes"][fine] == 2
+    two_classes = bool(fine.any()) and bool(has_two_classes.all())
     rightly_the_same = two_classes and not columns["negative"][fine].any()
     if rightly_the_same or check.state == "untested":
         return _exempt(check)
     is_same = check.low is not None and check.low > MARGINS["class"].value
-    return replace(check, state="remark" if is_same else "passed", needed=None)
+    state: CheckState = "remark" if is_same else "passed"
+    return replace(check, state=state, needed=None)
 
 
 def _decide_column(question: Question, columns: Mapping[str, Array], fine: Array) -> Check:
@@ -450,13 +460,16 @@ def decide_mean(question: Question, values: Array) -> Check:
         return Check(question, "untested")
     mean = float(values.mean())
     with_margin = np.append(values, margin)
-    error = float(with_margin.std(ddof=1)) / math.sqrt(count + 1)
+    deviation = float(with_margin.std(ddof=1))
+    error = deviation / math.sqrt(count + 1)
     half = float(stdtrit(count, 0.5 + LEVEL / 2)) * error
     low = mean - half
     high = mean + half
     check = Check(question, "undecided", mean, low, high, count)
-    is_good = low > passing if larger_is_better else high < passing
-    is_bad = high < margin if larger_is_better else low > margin
+    if larger_is_better:
+        is_good, is_bad = low > passing, high < margin
+    else:
+        is_good, is_bad = high < passing, low > margin
     if is_good and count >= FEWEST:
         return replace(check, state="passed")
     if is_bad:
@@ -473,7 +486,9 @@ def _count_needed(mean: float, half: float, margin: float, count: int) -> int | 
     distance = abs(mean - margin)
     if distance == 0:
         return None
-    return round_up(max(count + 1, FEWEST, math.ceil(count * (half / distance) ** 2)))
+    # the interval gets as much narrower as the root of the number
+    needed = math.ceil(count * (half / distance) ** 2)
+    return round_up(max(count + 1, FEWEST, needed))
 
 
 def round_up(count: int) -> int | None:
@@ -482,5 +497,7 @@ def round_up(count: int) -> int | None:
     >>> round_up(41), round_up(4184), round_up(600_000)
     (41, 4200, None)
     """
-    step = 10 ** max(0, len(str(count)) - 2)
-    return -(-count // step) * step if count <= 100_000 else None
+    if count > 100_000:
+        return None
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return -(-count // step) * step

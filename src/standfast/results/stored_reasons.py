@@ -87,7 +87,10 @@ def read_card(
     Raises:
         ArgumentError: no reasons are stored, or none of this sample.
     """
-    labels = [label for label, metric in results.metrics.items() if metric.metric == METRIC]
+    labels = []
+    for label, metric in results.metrics.items():
+        if metric.metric == METRIC:
+            labels.append(label)
     check(len(labels) > 0, "results", "those of the metric reasons", "none")
     view = results.metric_results(place.data, place.model, labels[0])
     stored = _load(view, place.explainer, place.sample)
@@ -97,8 +100,8 @@ def read_card(
             "sample", expected, _describe_missing(view, place.explainer, place.sample)
         )
     by_models = retrained or {}
-    wanted = _read_wanted(view, stored)
-    reader = _OtherDraws(results, by_models, place, _read_draws(view, stored), wanted)
+    wishes = _read_wanted(view, stored)
+    reader = _OtherDraws(results, by_models, place, _read_draws(view, stored), wishes)
     of_models = reader.read_models()
     if stored.row.get("few_samples"):
         reader.notes.append(
@@ -135,7 +138,7 @@ def read_card(
     return make_card(
         about,
         reader.given,
-        replace(wanted, model_looks=looks),
+        replace(wishes, model_looks=looks),
         list(of_models.values()),
         of_explainers,
         alone,
@@ -213,10 +216,10 @@ class _OtherDraws:
                 )
                 continue
             of_models = [self._read_model(name, other) for name in models]
-            all_draws = [
-                of_given,
-                *(None if isinstance(draws, str) else draws for draws in of_models),
-            ]
+            all_draws: list[StoredDraws | None] = [of_given]
+            for draws in of_models:
+                # a text says why there are none
+                all_draws.append(None if isinstance(draws, str) else draws)
             of_explainers[other] = self._compare_signs(other, all_draws)
         return of_explainers
 
@@ -251,12 +254,12 @@ class _OtherDraws:
 
     def _read_model(self, name: str, explainer: str) -> StoredDraws | str | None:
         """The draws of a retrained model that count; None if it answers otherwise, else why there are none."""
-        place = replace(self._place, model=name, explainer=explainer)
+        decision = replace(self._place, model=name, explainer=explainer)
         results = self._by_models[name]
-        draws = self._read(results, place)
+        draws = self._read(results, decision)
         if not isinstance(draws, StoredDraws):
             return draws
-        looks = _schedule_draws(_find_view(results, place), self._wanted.top)
+        looks = _schedule_draws(_find_view(results, decision), self._wanted.top)
         return _take_first_look(draws, looks, self._wanted)
 
     def _read(self, results: Opened, place: Place) -> StoredDraws | str | None:
@@ -411,12 +414,12 @@ def _schedule_draws(view: MetricResults, top: int) -> tuple[int, ...]:
 
 def _list_unused(view: MetricResults, given: StoredDraws) -> tuple[Source, ...]:
     """The sources that were switched on, and that this explainer does not have."""
-    asked = view.options.get("vary") or _OF_A_JOB
+    switched_on = view.options.get("vary") or _OF_A_JOB
     has_neighbourhood = view.options.get("neighbourhood") is not None
     return tuple(
         source
         for source in _OF_A_JOB
-        if source in asked
+        if source in switched_on
         and source not in given.varied
         and (source != "measurement" or has_neighbourhood)
     )

@@ -256,7 +256,8 @@ class MetricSummary:
     def stars(self) -> dict[str, Star]:
         """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; empty if undecided."""
         first = [row.explainer for row in self.rows if row.standing in ("best", "tied")]
-        return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
+        star: Star = "alone" if len(first) == 1 else "tied"
+        return dict.fromkeys(first, star)
 
     def find_row(self, explainer: str) -> SummaryRow | None:
         """The row of an explainer; None if it has none."""
@@ -348,7 +349,9 @@ class Summary:
         if explainer in self.controls:
             return len(states)
         sanity = self.sanity.get((data, model, explainer))
-        return 0 if sanity is None else states.index(sanity.state)
+        if sanity is None:
+            return 0
+        return states.index(sanity.state)
 
     def find(self, data: str, model: str, label: str) -> MetricSummary | None:
         """One metric on one data set and model; None if it was not evaluated there."""
@@ -359,4 +362,6 @@ class Summary:
 def _average_ranks(rows: Sequence[SummaryRow]) -> float:
     """The mean over metrics of the mean ranks of an explainer; infinite where none ranks it."""
     ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
-    return sum(ranks) / len(ranks) if ranks else math.inf
+    if ranks:
+        return sum(ranks) / len(ranks)
+    return math.inf

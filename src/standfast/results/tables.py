@@ -107,15 +107,21 @@ def _list_values(row: SummaryRow) -> dict[str, object]:
     values: dict[str, object] = {name: getattr(row, name) for name in _FIELDS}
     values["verdict"] = row.standing
     values["column"] = row.spec.column
-    values["better"] = row.spec.direction if row.counts.rows else None
-    values["failure"] = None if row.error is None else shorten_error(row.error)
+    values["better"] = None
+    if row.counts.rows:
+        values["better"] = row.spec.direction
+    values["failure"] = None
+    if row.error is not None:
+        values["failure"] = shorten_error(row.error)
     values["count"] = 0
     if row.estimate is not None:
         values["low"] = row.estimate.low
         values["high"] = row.estimate.high
         values["count"] = row.estimate.count
         values["bound"] = row.estimate.bound
-        values["coverage"] = None if row.estimate.low is None else row.estimate.coverage
+        values["coverage"] = None
+        if row.estimate.low is not None:
+            values["coverage"] = row.estimate.coverage
     if row.control_test is not None:
         values["against_controls"] = row.control_test.verdict
         values["best_control"] = row.control_test.control

@@ -161,7 +161,8 @@ class Verdict:
         for ground in self.refuse:
             check = ground.open_check
             if check is not None:
-                names, _ = groups.setdefault((check.question, check.state), ([], check))
+                kind = (check.question, check.state)
+                names, _ = groups.setdefault(kind, ([], check))
                 names.append(ground.explainer)
         return list(groups.values())
 
@@ -286,9 +287,12 @@ def _select_kind(metrics: Sequence[MetricSummary], kind: Kind) -> list[MetricSum
 
 
 def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[SummaryRow]:
-    """The rows of an explainer that have samples, by all metrics."""
-    rows = [row for metric in metrics for row in metric.rows if row.explainer == explainer]
-    return [row for row in rows if row.counts.rows]
+    rows = []
+    for metric in metrics:
+        for row in metric.rows:
+            if row.explainer == explainer and row.counts.rows:
+                rows.append(row)
+    return rows
 
 
 def _find_obstacle(
@@ -304,7 +308,9 @@ def _find_obstacle(
     failure = _find_certain_failure(name, rows, judging)
     if failure is None:
         return check or _find_ground(name, rows)
-    open_check = None if sanity is None else sanity.reason
+    open_check = None
+    if sanity is not None:
+        open_check = sanity.reason
     return replace(failure, open_check=open_check)
 
 
@@ -331,7 +337,9 @@ def _find_certain_failure(name: str, rows: Sequence[SummaryRow], judging: int) -
 
 def _find_failed_check(sanity: Sanity | None, name: str) -> Ground | None:
     """The sanity check that an explainer does not pass; None if it passes all of them."""
-    reason = None if sanity is None else sanity.reason
+    reason = None
+    if sanity is not None:
+        reason = sanity.reason
     if sanity is None or reason is None:
         return None
     if sanity.state == "failed":
@@ -351,7 +359,8 @@ def _list_judges(metrics: Sequence[MetricSummary], show: Sequence[str]) -> tuple
     """The labels of the metrics that judge any of the explainers that may be shown."""
     labels = []
     for metric in metrics:
-        if any(row.explainer in show and row.quality for row in metric.rows):
+        judged = [row.explainer for row in metric.rows if row.quality]
+        if any(name in show for name in judged):
             labels.append(metric.label)
     return tuple(labels)
 
@@ -362,9 +371,11 @@ def _list_weak_classes(
     """Of explainers that may be shown, the classes for which most maps are not stable."""
     weak = []
     for name in show:
-        numbers = sorted({number for row in rows_of[name] for number in row.weak_classes})
+        numbers: set[int] = set()
+        for row in rows_of[name]:
+            numbers.update(row.weak_classes)
         if numbers:
-            weak.append((name, tuple(numbers)))
+            weak.append((name, tuple(sorted(numbers))))
     return tuple(weak)
 
 
@@ -379,21 +390,29 @@ def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
             labels_of.setdefault(names, []).append(metric.label)
     hollow = []
     for names, labels in labels_of.items():
-        sanities = tuple(summary.sanity[data, model, name] for name in names)
-        hollow.append(Hollow(tuple(labels), names, sanities))
+        sanities = [summary.sanity[data, model, name] for name in names]
+        hollow.append(Hollow(tuple(labels), names, tuple(sanities)))
     return hollow
 
 
 def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[SummaryRow]:
     """The rows of a measure of stability, the most stable first, and of equal ones those that say something."""
-    rows = [row for row in metric.rows if row.references is not None and row.value is not None]
+    rows = []
+    for row in metric.rows:
+        if row.references is not None and row.value is not None:
+            rows.append(row)
     values = np.array([[row.value or 0.0 for row in rows]])
     if metric.metric.spec.direction == "higher":
         values = -values
     # values that differ by rounding are equal
     merged = merge_rounding(values)[0]
     are_hollow = [_is_hollow(summary, row) for row in rows]
-    order = sorted(range(len(rows)), key=lambda index: (merged[index], are_hollow[index]))
+
+    def rank(index: int) -> tuple[float, bool]:
+        """By stability; among equal ones, those that are hollow come last."""
+        return merged[index], are_hollow[index]
+
+    order = sorted(range(len(rows)), key=rank)
     return [rows[index] for index in order]
 
 
@@ -419,7 +438,8 @@ def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> 
 
 def _is_lost(row: SummaryRow) -> bool:
     """Whether parts of the work failed, or there is no value although there was something to vary."""
-    return row.counts.failed_jobs > 0 or (row.value is None and not row.has_nothing_varied)
+    has_no_value = row.value is None and not row.has_nothing_varied
+    return row.counts.failed_jobs > 0 or has_no_value
 
 
 def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:

@@ -46,42 +46,46 @@ def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:
     tensor([2, 6])
     """
     x = a.detach().flatten(1)
+    device = x.device
     positions = x.shape[1]
-    count = min(CANDIDATES[w] * k if diverse else k, positions)
+    count = k
+    if diverse:
+        count = CANDIDATES[w] * k
+    count = min(count, positions)
     # ascending order of the values, turned round: of equal ones the last index comes first
     order = order_rows(x + 0.0).flip(1)[:, :count]
-    rows = torch.arange(len(x), device=x.device)
-    chosen = torch.zeros(len(x), positions, dtype=torch.bool, device=x.device)
+    rows = torch.arange(len(x), device=device)
+    chosen = torch.zeros(len(x), positions, dtype=torch.bool, device=device)
     if not diverse:
         chosen[rows[:, None], order] = True
     else:
-        rank = torch.full((len(x), positions), count, device=x.device).scatter_(
-            1, order, torch.arange(count, device=x.device).expand_as(order)
-        )
-        offsets = send(_offsets(a.shape[1:], w), x.device)
+        numbers = torch.arange(count, device=device).expand_as(order)
+        rank = torch.full((len(x), positions), count, device=device)
+        rank.scatter_(1, order, numbers)
+        offsets = send(_offsets(a.shape[1:], w), device)
 
-        def first() -> tuple[Tensor, Tensor]:
+        def find_first() -> tuple[Tensor, Tensor]:
             """The candidate that comes first, and whether there is one."""
             first_rank = rank.amin(1)
-            return order.gather(1, first_rank.clamp(max=count - 1)[:, None])[
-                :, 0
-            ], first_rank < count
+            first = order.gather(1, first_rank.clamp(max=count - 1)[:, None])
+            return first[:, 0], first_rank < count
 
         def exclude(head: Tensor) -> None:
             near = head[:, None] + offsets
             inside = (near > 0) & (near < positions)
             # the head itself is in its window
-            near = torch.where(inside, near, head[:, None].clamp(min=1))
+            itself = head[:, None].clamp(min=1)
+            near = torch.where(inside, near, itself)
             rank.scatter_(1, near, count)
 
-        head, left = first()
+        head, left = find_first()
         chosen[rows[left], head[left]] = True
         exclude(head)
-        head, left = first()  # the second, whose window is excluded and which is left out
+        head, left = find_first()  # the second, whose window is excluded and which is left out
         for _ in range(k - 1):
             exclude(head)
             rank[:, 0] = count
-            head, left = first()
+            head, left = find_first()
             chosen[rows[left], head[left]] = True
         chosen[:, 0] = False
     finite = torch.isfinite(x.amin(1)) & torch.isfinite(x.amax(1))
@@ -113,5 +117,6 @@ def _offsets(shape: torch.Size, w: int) -> Tensor:
     """Differences of the flat indices in a window to that of its middle."""
     reach = torch.arange(-w, w + 1)
     if len(shape) == 2:
-        return (reach[:, None] * shape[-1] + reach).flatten()
+        width = shape[-1]
+        return (reach[:, None] * width + reach).flatten()
     return reach

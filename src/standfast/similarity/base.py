@@ -71,12 +71,13 @@ class Similarity(metaclass=ConfigurationType):
         return self._check(self.compare(a, b), a)
 
     def _check(self, result: Tensor, a: Tensor) -> Tensor:
-        check(
-            isinstance(result, Tensor) and result.shape == a.shape[:1],
-            f"similarity {self.name!r}",
-            f"one number per row, shape {tuple(a.shape[:1])}",
-            tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__,
-        )
+        fits = False
+        got: object = type(result).__name__
+        if isinstance(result, Tensor):
+            fits = result.shape == a.shape[:1]
+            got = tuple(result.shape)
+        expected = f"one number per row, shape {tuple(a.shape[:1])}"
+        check(fits, f"similarity {self.name!r}", expected, got)
         return result
 
     def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -147,20 +148,25 @@ class Similarity(metaclass=ConfigurationType):
         # A row that is compared as a whole takes the usual way, so that it has the same bits whatever the others are.
         whole = mask.flatten(1).all(1)
         if not is_on_host(whole):  # computing both takes less time than to ask which are needed
-            compared = torch.where(mask.flatten(1).any(1), self.compare_part(a, b, mask), torch.nan)
+            has_part = mask.flatten(1).any(1)
+            compared = torch.where(has_part, self.compare_part(a, b, mask), torch.nan)
             # what is not used must not bring NaN into a gradient
             usual = whole.reshape(-1, *[1] * (a.ndim - 1))
-            kept = self.compare(torch.where(usual, a, 0), torch.where(usual, b, 0))
+            usual_a = torch.where(usual, a, 0)
+            usual_b = torch.where(usual, b, 0)
+            kept = self.compare(usual_a, usual_b)
             return torch.where(whole, kept.to(compared.dtype), compared)
         if bool(whole.all()):
             return self.compare(a, b)
         part = (~whole).nonzero()[:, 0]
         rest = whole.nonzero()[:, 0]
         compared = self.compare_part(a[part], b[part], mask[part])
-        compared = torch.where(mask[part].flatten(1).any(1), compared, torch.nan)
+        has_part = mask[part].flatten(1).any(1)
+        compared = torch.where(has_part, compared, torch.nan)
         if not len(rest):
             return compared
-        parted = torch.cat([compared, self.compare(a[rest], b[rest]).to(compared.dtype)])
+        compared_rest = self.compare(a[rest], b[rest])
+        parted = torch.cat([compared, compared_rest.to(compared.dtype)])
         return parted[torch.cat([part, rest]).argsort()]
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel | None:

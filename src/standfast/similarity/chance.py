@@ -84,12 +84,18 @@ def measure_chance(
         holds = exact[1]
     rest = (~holds).nonzero()[:, 0]
     if len(rest):
-        rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // (draws * x.shape[1:].numel()))
-        pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
-        drawn = [_simulate(compare, p, q, draws, seed) for p, q in pairs]
-        value[rest], error[rest] = (
-            torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True)
-        )
+        elements_of_pair = draws * x.shape[1:].numel()
+        rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // elements_of_pair)
+        x_parts = torch.split(x[rest], rows)
+        y_parts = torch.split(y[rest], rows)
+        values = []
+        errors = []
+        for p, q in zip(x_parts, y_parts, strict=True):
+            value_of_part, error_of_part = _simulate(compare, p, q, draws, seed)
+            values.append(value_of_part)
+            errors.append(error_of_part)
+        value[rest] = torch.cat(values).to(defined.dtype)
+        error[rest] = torch.cat(errors).to(defined.dtype)
     return ChanceLevel(torch.where(defined.isnan(), torch.nan, value), error)
 
 
@@ -106,13 +112,15 @@ def correct_for_chance(value: Tensor, chance: Tensor) -> Tensor:
         tuple(chance.shape),
     )
     room = 1 - chance
-    return torch.where(room >= ROOM, (value - chance) / room.clamp(min=ROOM), torch.nan)
+    corrected = (value - chance) / room.clamp(min=ROOM)
+    return torch.where(room >= ROOM, corrected, torch.nan)
 
 
 def expect_share(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> tuple[Tensor, Tensor]:
     """The exact expectation of LENS-precision with plain sets, float64 `(N,)`, and for which pairs it holds."""
     holds = _is_uniform(x, k) & _is_uniform(y, k)
-    return torch.cat([_expect(p, q, k, w, ties) for p, q in split_maps(x, y)]), holds
+    expected = [_expect(p, q, k, w, ties) for p, q in split_maps(x, y)]
+    return torch.cat(expected), holds
 
 
 def _is_uniform(x: Tensor, k: int) -> Tensor:
@@ -124,34 +132,44 @@ def _is_uniform(x: Tensor, k: int) -> Tensor:
     tied = torch.zeros(len(flat), dtype=torch.bool, device=x.device)
     if k < flat.shape[1]:
         largest = flat.topk(k + 1, dim=1).values
-        tied = (largest[:, k - 1] == largest[:, k]) & (largest[:, k] != 0)
-    return (flat.amin(1) >= 0) & ~tied
+        last_inside = largest[:, k - 1]
+        first_outside = largest[:, k]
+        tied = (last_inside == first_outside) & (first_outside != 0)
+    is_positive = flat.amin(1) >= 0
+    return is_positive & ~tied
 
 
 def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
     """The exact expectation, float64 `(n,)`; meaningless where a support is not uniform."""
+    order: Ties = "random" if ties == "random" else "position"
 
-    def fixed(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def find_support(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The support, its size `(n, 1, ...)`, and the set where the support is not larger than k."""
         support = m != 0
-        size = support.flatten(1).sum(1).double().view(-1, *(1,) * (m.ndim - 1))
-        return support, size, top_k(m, k, "random" if ties == "random" else "position")
-
-    (support_x, size_x, set_x), (support_y, size_y, set_y) = fixed(x), fixed(y)
-    # a set of at most k positions is the whole support, with certainty
-    chosen = torch.where(size_x > k, k * support_x / size_x.clamp(min=1), set_x.double())
-    # of the support in each window
-    # a mean times the size of the window; rounded, since counts are whole numbers
-    count = (smooth(support_y.double(), w) * (2 * w + 1) ** (y.ndim - 1)).round()
-    free = size_y - count
+        size = support.flatten(1).sum(1).double()
+        positions = (1,) * (m.ndim - 1)
+        return support, size.view(-1, *positions), top_k(m, k, order)
 
     def log_falling(n: Tensor) -> Tensor:
         """The logarithm of n (n - 1) ... (n - k + 1)."""
-        return torch.lgamma(n.clamp(min=k) + 1) - torch.lgamma(n.clamp(min=k) - k + 1)
+        n = n.clamp(min=k)
+        return torch.lgamma(n + 1) - torch.lgamma(n - k + 1)
 
+    support_x, size_x, set_x = find_support(x)
+    support_y, size_y, set_y = find_support(y)
+    # a set of at most k positions is the whole support, with certainty
+    probability = k * support_x / size_x.clamp(min=1)
+    chosen = torch.where(size_x > k, probability, set_x.double())
+    # of the support in each window
+    # a mean times the size of the window; rounded, since counts are whole numbers
+    window = (2 * w + 1) ** (y.ndim - 1)
+    count = (smooth(support_y.double(), w) * window).round()
+    free = size_y - count
     # the hypergeometric probability of no position in the window, C(|B| - n, k) / C(|B|, k)
-    missed = torch.where(free >= k, (log_falling(free) - log_falling(size_y)).exp(), 0)
-    near = torch.where(size_y > k, 1 - missed, dilate(set_y, w).double())
+    log_missed = log_falling(free) - log_falling(size_y)
+    missed = torch.where(free >= k, log_missed.exp(), 0)
+    near_set = dilate(set_y, w).double()
+    near = torch.where(size_y > k, 1 - missed, near_set)
     return row_sum((chosen * near).flatten(1)) / k
 
 
@@ -160,22 +178,29 @@ def _simulate(
 ) -> tuple[Tensor, Tensor]:
     """The mean similarity of random pairs and its standard error, float64 `(n,)` each."""
     # each pair has a stream of its own, by its values, so that its level does not depend on the batch
-    streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
-    numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
-    first, second = (_scatter_values(m, numbers[:, side]) for side, m in enumerate((x, y)))
+    values_of_pairs = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
+    streams = Streams.for_rows(values_of_pairs, seed)
+    positions = x.shape[1:].numel()
+    numbers = streams.uniform((2, draws, positions), torch.float32)
+    first = _scatter_values(x, numbers[:, 0])
+    second = _scatter_values(y, numbers[:, 1])
     simulated = compare(first, second).double().view(len(x), draws)
     mean = row_sum(simulated) / draws
-    variance = row_sum((simulated - mean[:, None]).square()) / (draws - 1)
+    deviations = simulated - mean[:, None]
+    variance = row_sum(deviations.square()) / (draws - 1)
     return mean, (variance / draws).sqrt()
 
 
 def _scatter_values(m: Tensor, numbers: Tensor) -> Tensor:
     """The values of maps on their supports, in the random orders of `numbers` `(n, draws, P)`: `(n * draws, ...)`."""
     flat = m.flatten(1)
-    support = (flat != 0)[:, None].expand(numbers.shape).flatten(0, 1)
+    is_zero = flat == 0
+    support = (~is_zero)[:, None].expand(numbers.shape).flatten(0, 1)
     # those of the support first
-    values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))
+    order = order_rows(is_zero.to(working_dtype(m)))
+    ordered = flat.gather(1, order)
     # 2.0 is above every uniform number, so positions outside of the support come last
     positions = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
-    values = values[:, None].expand(numbers.shape).flatten(0, 1)
-    return torch.empty_like(values).scatter_(1, positions, values).view(-1, *m.shape[1:])
+    values = ordered[:, None].expand(numbers.shape).flatten(0, 1)
+    scattered = torch.empty_like(values).scatter_(1, positions, values)
+    return scattered.view(-1, *m.shape[1:])

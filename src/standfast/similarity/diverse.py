@@ -59,9 +59,10 @@ def top_k(a: Tensor, k: int | float | None = None, ties: Ties = "position") -> T
     check_positions(a)
     check_choice(ties, "ties", get_args(Ties))
     x = a.detach().flatten(1)
-    count = resolve_k(k, x.shape[1])
+    positions = x.shape[1]
+    count = resolve_k(k, positions)
     if ties == "random":
-        order = shuffle_positions(x.shape[1], x.device)
+        order = shuffle_positions(positions, x.device)
         mask = torch.empty_like(x, dtype=torch.bool)
         mask[:, order] = mask_largest(x[:, order], count)
     else:
@@ -107,7 +108,8 @@ def top_k_diverse(
         shape = x.shape[1:]
         if ties == "random":
             shuffled = shuffle_positions(shape.numel(), x.device)
-            picked = pick_positions(shuffled[rank_positions(flat[:, shuffled])], shape, count, w)
+            order = shuffled[rank_positions(flat[:, shuffled])]
+            picked = pick_positions(order, shape, count, w)
         else:
             picked = pick_from_maps(x, count, [w])[w]
         mask = (find_turns(picked, shape) < count).flatten(1)
@@ -117,7 +119,8 @@ def top_k_diverse(
 
 def shuffle_positions(positions: int, device: torch.device) -> Tensor:
     """All positions in a random order, int64 `(P,)`; the same in every call."""
-    return torch.randperm(positions, generator=torch.Generator().manual_seed(positions)).to(device)
+    generator = torch.Generator().manual_seed(positions)
+    return torch.randperm(positions, generator=generator).to(device)
 
 
 def resolve_k(k: int | float | None, positions: int) -> int:
@@ -143,7 +146,8 @@ def mask_largest(x: Tensor, k: int) -> Tensor:
     tied = x == threshold
     # a tie at the threshold: the first ones in the map fill what is left
     room_for_ties = k - above.sum(1, keepdim=True)
-    return above | (tied & (tied.cumsum(1) <= room_for_ties))
+    has_room = tied.cumsum(1) <= room_for_ties
+    return above | (tied & has_room)
 
 
 def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
@@ -158,16 +162,21 @@ def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
     """
     below = 0.0 - x  # ascending, which is descending for x; 0.0 - 0.0 and 0.0 - -0.0 are equal
     positions = x.shape[1]
-    most = positions if most is None else min(most, positions)
-    if not is_on_host(x) or positions < _LARGE_MAP or 2 * most > positions or not len(x):
+    if most is None:
+        most = positions
+    most = min(most, positions)
+    is_large = is_on_host(x) and positions >= _LARGE_MAP
+    if not is_large or 2 * most > positions or not len(x):
         return order_rows(below)[:, :most]
     orders = []
     for row in below:  # a row of a large map is enough work for one call
         values = widen_half(row).numpy()
-        kept = np.flatnonzero(values <= np.partition(values, most - 1)[most - 1])
+        threshold = np.partition(values, most - 1)[most - 1]
+        kept = np.flatnonzero(values <= threshold)
         if len(kept) < most:  # a row with NaN
             kept = np.arange(positions)
-        order = order_rows(torch.from_numpy(values[kept])[None])[0, :most]
+        kept_values = torch.from_numpy(values[kept])[None]
+        order = order_rows(kept_values)[0, :most]
         orders.append(kept[order.numpy()])
     return torch.from_numpy(np.stack(orders))
 
@@ -179,18 +188,23 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
     """
     flat = x.flatten(1)
     shape = x.shape[1:]
+    positions = flat.shape[1]
     widest = max(windows)
-    partial = is_on_host(x) if widest == 0 else _find_walk(x.device, shape) is not None
-    # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
+    # how many positions of the ranking are needed; None for all
     first = None
-    if partial:
-        first = round(k * (widest + 1.5) ** 2) if widest else k
+    if widest == 0:
+        if is_on_host(x):
+            first = k
+    elif _find_walk(x.device, shape) is not None:
+        # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
+        first = round(k * (widest + 1.5) ** 2)
     order = rank_positions(flat, first)
     picked = {}
     for w in sorted(set(windows)):
         chosen = pick_positions(order, shape, k, w)
         # P stands in the last place: the beginning of the ranking was too short for k positions
-        if order.shape[1] < flat.shape[1] and bool((chosen[:, -1] == flat.shape[1]).any()):
+        is_partial = order.shape[1] < positions
+        if is_partial and bool((chosen[:, -1] == positions).any()):
             order = rank_positions(flat)
             chosen = pick_positions(order, shape, k, w)
         picked[w] = chosen
@@ -211,32 +225,35 @@ def pick_positions(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
     """
     if w == 0:
         return order[:, :k]
-    height, width = shape if len(shape) == 2 else (1, *shape)
+    # a series is an image of one row
+    height = shape[0] if len(shape) == 2 else 1
+    width = shape[-1]
     w = min(w, max(height, width))
     walk = _find_walk(order.device, shape)
     if walk is None:
         return _rounds(order, shape, k, w)
     picked = np.full((len(order), k), shape.numel())
-    walk(order.contiguous().numpy(), height, width, w, picked)
+    rankings = order.contiguous().numpy()
+    walk(rankings, height, width, w, picked)
     return torch.from_numpy(picked)
 
 
 def find_turns(picked: Tensor, shape: torch.Size) -> Tensor:
     """When each position was chosen, int32 `(N, *shape)`, counted from 0; the largest int32 if it was not chosen."""
     positions = shape.numel()
-    turns = picked.new_full(
-        (len(picked), positions + 1), torch.iinfo(torch.int32).max, dtype=torch.int32
-    )
+    never = torch.iinfo(torch.int32).max
+    turns = picked.new_full((len(picked), positions + 1), never, dtype=torch.int32)
     turn = torch.arange(picked.shape[1], device=picked.device, dtype=torch.int32)
-    turns.scatter_(
-        1, picked, turn.expand(picked.shape)
-    )  # P, which means none, goes to the last column, which is cut off
+    # P, which means none, goes to the last column, which is cut off
+    turns.scatter_(1, picked, turn.expand(picked.shape))
     return turns[:, :positions].reshape(-1, *shape)
 
 
 def split_maps(*maps: Tensor) -> Iterator[Any]:
     """Split a batch of maps into split_maps of a bounded size; several batches are split at the same rows."""
-    rows = max(1, count_at_once(CHUNK_ELEMENTS, maps[0]) // maps[0].shape[1:].numel())
+    positions = maps[0].shape[1:].numel()
+    elements = count_at_once(CHUNK_ELEMENTS, maps[0])
+    rows = max(1, elements // positions)
     parts = [torch.split(entry, rows) for entry in maps]
     if len(maps) == 1:
         return iter(parts[0])
@@ -247,7 +264,12 @@ def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] |
     """The fastest walk down the rankings of maps of that shape; None where the parallel rounds are faster."""
     if not is_on_host(device):
         return None
-    return compile_walk() or (_walk_by_slices if shape.numel() >= _LARGE_MAP else None)
+    compiled = compile_walk()
+    if compiled is not None:
+        return compiled
+    if shape.numel() >= _LARGE_MAP:
+        return _walk_by_slices
+    return None
 
 
 @functools.cache
@@ -293,7 +315,9 @@ def _walk_by_slices(order: Any, height: int, width: int, w: int, picked: Any) ->
             if count == len(chosen):
                 break
             i, j = divmod(position, width)
-            free[max(i - w, 0) : i + w + 1, max(j - w, 0) : j + w + 1] = False
+            rows = slice(max(i - w, 0), i + w + 1)
+            columns = slice(max(j - w, 0), j + w + 1)
+            free[rows, columns] = False
 
 
 def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
@@ -305,11 +329,9 @@ def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
     positions = order.shape[1]
     last = torch.iinfo(torch.int32).max
     numbers = torch.arange(positions, device=order.device, dtype=torch.int32)
-    rank = (
-        torch.empty_like(order, dtype=torch.int32)
-        .scatter_(1, order, numbers.expand(order.shape))
-        .view(-1, *shape)
-    )
+    ranks_of_positions = torch.empty_like(order, dtype=torch.int32)
+    ranks_of_positions.scatter_(1, order, numbers.expand(order.shape))
+    rank = ranks_of_positions.view(-1, *shape)
     free = torch.ones_like(rank, dtype=torch.bool)
     chosen = torch.zeros_like(free)
     undecided = len(order) > 0
@@ -321,20 +343,28 @@ def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
             free &= ~dilate(first, w)
         # the chosen positions that rank before every free one are final
         next_free = torch.where(free, rank, last).flatten(1).amin(1)
-        final = (chosen & (rank < next_free.view(-1, *(1,) * len(shape)))).flatten(1).sum(1)
-        undecided = bool(((final < k) & (next_free < last)).any())
-    ranks = torch.where(chosen, rank, last).flatten(1).topk(k, dim=1, largest=False).values.long()
-    return torch.where(ranks < last, order.gather(1, ranks.clamp(max=positions - 1)), positions)
+        next_free_of_map = next_free.view(-1, *(1,) * len(shape))
+        is_final = chosen & (rank < next_free_of_map)
+        final = is_final.flatten(1).sum(1)
+        is_short = (final < k) & (next_free < last)
+        undecided = bool(is_short.any())
+    rank_of_chosen = torch.where(chosen, rank, last).flatten(1)
+    ranks = rank_of_chosen.topk(k, dim=1, largest=False).values.long()
+    picked = order.gather(1, ranks.clamp(max=positions - 1))
+    return torch.where(ranks < last, picked, positions)
 
 
 def _keep_defined(mask: Tensor, x: Tensor, ties: Ties) -> Tensor:
     """The sets `(N, P)` chosen from maps `(N, P)`; empty for maps that are not finite or have no set."""
     defined = _finite(x)
     if ties == "undefined":
-        defined = defined & ~(mask & (x == 0)).any(1, keepdim=True)
+        has_zero = (mask & (x == 0)).any(1, keepdim=True)
+        defined = defined & ~has_zero
     return mask & defined
 
 
 def _finite(x: Tensor) -> Tensor:
     """Whether each row `(N, P)` is finite, `(N, 1)`: whether its extreme values are."""
-    return torch.isfinite(x.amin(1, keepdim=True)) & torch.isfinite(x.amax(1, keepdim=True))
+    least = x.amin(1, keepdim=True)
+    most = x.amax(1, keepdim=True)
+    return torch.isfinite(least) & torch.isfinite(most)

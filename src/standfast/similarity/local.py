@@ -71,8 +71,8 @@ def reduce_pair(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tenso
     check_pair(a, b)
     check(a.ndim in (2, 3, 4), "a", "shape (N, H, W), (N, T) or (N, C, H, W)", tuple(a.shape))
     if a.ndim == 4:
-        return (per_position(a, channels), per_position(b, channels))
-    return (a, b)
+        return per_position(a, channels), per_position(b, channels)
+    return a, b
 
 
 @dataclass(frozen=True)
@@ -132,39 +132,46 @@ class SetSimilarity(Positional):
         return expect_share(x, y, k, self.w, self.ties)
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
-        x, y = (m.detach() for m in self.reduce_pair(a, b))
-        return self._compare_sets(x, y, resolve_k(self.k, x.shape[1:].numel()))
+        x, y = (maps.detach() for maps in self.reduce_pair(a, b))
+        count = resolve_k(self.k, x.shape[1:].numel())
+        return self._compare_sets(x, y, count)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """The largest positions of the part; a share k is one of these, of a number k at most as many as there are."""
-        mask = mask.all(1) if a.ndim == 4 else mask
+        if a.ndim == 4:
+            mask = mask.all(1)
         dtype = working_dtype(a, b)
         x, y = (_put_last(maps.detach().to(dtype), mask) for maps in self.reduce_pair(a, b))
         left = mask.flatten(1).sum(1)
-        counts = left.clamp(max=resolve_k(self.k, mask[0].numel()))
         if self.k is None or isinstance(self.k, float):
-            counts = torch.tensor(
-                [resolve_k(self.k, max(1, n)) for n in left.tolist()], device=x.device
-            )
+            counts_of_shares = [resolve_k(self.k, max(1, positions)) for positions in left.tolist()]
+            counts = torch.tensor(counts_of_shares, device=x.device)
+        else:
+            counts = left.clamp(max=resolve_k(self.k, mask[0].numel()))
         compared = torch.full((len(x),), torch.nan, dtype=dtype, device=x.device)
-        for count in sorted(set(counts[left > 0].tolist())):  # all pairs with the same k at once
-            rows = ((counts == count) & (left > 0)).nonzero()[:, 0]
+        has_part = left > 0
+        # all pairs with the same k at once
+        for count in sorted(set(counts[has_part].tolist())):
+            has_count = (counts == count) & has_part
+            rows = has_count.nonzero()[:, 0]
             compared[rows] = self._compare_sets(x[rows], y[rows], count, mask[rows])
         return compared
 
     def _compare_sets(self, x: Tensor, y: Tensor, count: int, mask: Tensor | None = None) -> Tensor:
+        maps = (x, y) if mask is None else (x, y, mask)
         parts = []
-        for p, q, *part in split_maps(x, y) if mask is None else split_maps(x, y, mask):
+        for p, q, *part in split_maps(*maps):
             s = self._choose(p, count)
             t = self._choose(q, count)
             if part:
-                s, t = s & part[0], t & part[0]
+                s = s & part[0]
+                t = t & part[0]
             common, of = self.find_common(s, t)
-            value = _count(common).to(working_dtype(x, y)) / (
-                of if self.protocol == "paper" else count
-            )
+            size = of if self.protocol == "paper" else count
+            value = _count(common).to(working_dtype(x, y)) / size
             # an empty set has no share
-            parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
+            has_share = (_count(s) > 0) & (_count(t) > 0)
+            parts.append(torch.where(has_share, value, torch.nan))
         return where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
 
     def _choose(self, a: Tensor, count: int) -> Tensor:
@@ -182,10 +189,11 @@ class SetSimilarity(Positional):
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
         """The exact level of plain sets, where it is known; else drawn."""
-        x, y = (m.detach() for m in self.reduce_pair(a, b))
+        x, y = (maps.detach() for maps in self.reduce_pair(a, b))
         exact = None
         if not self.diverse and self.protocol == "paper":
-            exact = self.expect(x, y, resolve_k(self.k, x.shape[1:].numel()))
+            count = resolve_k(self.k, x.shape[1:].numel())
+            exact = self.expect(x, y, count)
         return measure_chance(self.compare, x, y, draws, seed, exact)
 
 
@@ -271,29 +279,35 @@ class SmoothedSimilarity(Positional, Correlation):
     w: CountFromZero = 1
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
-        x, y = (m.detach() for m in self.reduce_pair(a, b))
-        pairs = split_maps(x, y)
-        result = torch.cat(
-            [self.ranked.compare(smooth(p, self.w), smooth(q, self.w)) for p, q in pairs]
-        )
+        x, y = (maps.detach() for maps in self.reduce_pair(a, b))
+        parts = []
+        for p, q in split_maps(x, y):
+            smooth_p = smooth(p, self.w)
+            smooth_q = smooth(q, self.w)
+            parts.append(self.ranked.compare(smooth_p, smooth_q))
         # A constant map has no order, although smoothing lowers its values near the border.
-        result = torch.where(is_degenerate(x) | is_degenerate(y), 0, result)
+        constant = is_degenerate(x) | is_degenerate(y)
+        result = torch.where(constant, 0, torch.cat(parts))
         return where_finite(x.flatten(1), y.flatten(1), result)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """Compare the part; in smoothing, the other positions count as 0, as positions outside the map do."""
-        mask = mask.all(1) if a.ndim == 4 else mask
+        if a.ndim == 4:
+            mask = mask.all(1)
         x, y = (torch.where(mask, maps.detach(), 0) for maps in self.reduce_pair(a, b))
-        compared = self.ranked.compare_part(smooth(x, self.w), smooth(y, self.w), mask)
+        smooth_x = smooth(x, self.w)
+        smooth_y = smooth(y, self.w)
+        compared = self.ranked.compare_part(smooth_x, smooth_y, mask)
         # a constant map has no order, although smoothing lowers its values beside positions that are left out
         constant = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for maps in (x, y):
             low, high = find_extremes(maps.flatten(1), mask.flatten(1))
             constant |= is_constant(low, high, torch.finfo(maps.dtype).eps)
-        return torch.where(constant & compared.isfinite(), 0, compared)
+        is_zero = constant & compared.isfinite()
+        return torch.where(is_zero, 0, compared)
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
-        x, y = (m.detach() for m in self.reduce_pair(a, b))
+        x, y = (maps.detach() for maps in self.reduce_pair(a, b))
         return measure_chance(self.compare, x, y, draws, seed)
 
 
@@ -353,17 +367,21 @@ def mass_centre(a: Tensor) -> Tensor:
     check_positions(a)
     x = a.to(working_dtype(a)).abs()
     size = x.detach().flatten(1).amax(1)
+    axes = x.ndim - 1
     # The centre does not change when the map is scaled: gradients need not flow through the scale.
-    x = x / binade(size).view(-1, *(1,) * (x.ndim - 1))
+    x = x / binade(size).view(-1, *(1,) * axes)
     mass = torch.where(size == 0, 1, row_sum(x.flatten(1)))
     centre = []
     for dim in range(1, x.ndim):
+        length = x.shape[dim]
         # from the middle of the axis, which is the centre of a map of zeros
-        middle = (x.shape[dim] - 1) / 2
-        offset = torch.arange(x.shape[dim], device=x.device, dtype=x.dtype) - middle
-        moment = row_sum((x * offset.view(-1, *(1,) * (x.ndim - 1 - dim))).flatten(1))
+        middle = (length - 1) / 2
+        offset = torch.arange(length, device=x.device, dtype=x.dtype) - middle
+        offset_of_axis = offset.view(-1, *(1,) * (axes - dim))
+        moment = row_sum((x * offset_of_axis).flatten(1))
         centre.append(middle + moment / mass)
-    return torch.where(size.isfinite()[:, None], torch.stack(centre, 1), torch.nan)
+    is_finite = size.isfinite()[:, None]
+    return torch.where(is_finite, torch.stack(centre, 1), torch.nan)
 
 
 @similarities.register("centre_of_mass")
@@ -390,12 +408,18 @@ class CentreOfMass(Positional, Discrepancy):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = self.reduce_pair(a, b)
         squares = (mass_centre(x) - mass_centre(y)).square().unbind(1)
-        total = squares[0] if len(squares) == 1 else squares[0] + squares[1]
+        total = squares[0]
+        # images have a second axis
+        if len(squares) > 1:
+            total = total + squares[1]
         moved = total != 0  # the square root has no derivative at 0
-        return torch.where(moved, torch.where(moved, total, 1).sqrt(), 0)
+        distance = torch.where(moved, total, 1).sqrt()
+        return torch.where(moved, distance, 0)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
+        part_of_a = torch.where(mask, a, 0)
+        part_of_b = torch.where(mask, b, 0)
+        return self.compare(part_of_a, part_of_b)
 
 
 def _count(mask: Tensor) -> Tensor:
@@ -404,6 +428,8 @@ def _count(mask: Tensor) -> Tensor:
 
 def _put_last(maps: Tensor, mask: Tensor) -> Tensor:
     """Maps `(N, ...)` whose values outside of the mask lie below all others, so that they are chosen last."""
-    low = torch.where(mask, maps, torch.inf).flatten(1).amin(1)
-    below = torch.nextafter(low, torch.full_like(low, -torch.inf)).view(-1, *[1] * (maps.ndim - 1))
+    least = torch.where(mask, maps, torch.inf).flatten(1).amin(1)
+    below_all = torch.full_like(least, -torch.inf)
+    positions = [1] * (maps.ndim - 1)
+    below = torch.nextafter(least, below_all).view(-1, *positions)
     return torch.where(mask, maps, below)

@@ -39,28 +39,34 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
     """
     x = a.detach().flatten(1).to(dtype)
     low, high = extremes(x)
+    constant = is_constant(low, high, torch.finfo(a.dtype).eps)
     # half of each, since their difference could overflow
     lower = low / 2
     upper = high / 2
     half_range = upper - lower
     size = binade(half_range)
-    x = x - lower.add_(upper)[:, None]  # a new tensor, on which the rest works in place
+    middle = lower.add_(upper)
+    x = x - middle[:, None]  # a new tensor, on which the rest works in place
     x.div_(size[:, None])
-    x.sub_((row_sum(x) / x.shape[1])[:, None])
-    return _Rows(x, size, is_constant(low, high, torch.finfo(a.dtype).eps), half_range < torch.inf)
+    mean = row_sum(x) / x.shape[1]
+    x.sub_(mean[:, None])
+    return _Rows(x, size, constant, half_range < torch.inf)
 
 
 def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
     """`_centre` of the values where `mask` `(N, F)` is True; the others are 0."""
     x = a.detach().flatten(1).to(dtype)
     low, high = find_extremes(x, mask)
-    middle = (low / 2 + high / 2)[:, None]
+    constant = is_constant(low, high, torch.finfo(a.dtype).eps)
+    middle = low / 2 + high / 2
     half_range = high / 2 - low / 2
     size = binade(half_range)
-    x = torch.where(mask, x - middle, 0) / size[:, None]
-    mean = row_sum(x) / mask.sum(1).clamp(min=1)
+    offset = torch.where(mask, x - middle[:, None], 0)
+    x = offset / size[:, None]
+    count = mask.sum(1).clamp(min=1)
+    mean = row_sum(x) / count
     x = torch.where(mask, x - mean[:, None], 0)
-    return _Rows(x, size, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
+    return _Rows(x, size, constant, half_range.isfinite())
 
 
 def _scale(a: Tensor, dtype: torch.dtype) -> _Rows:
@@ -77,7 +83,8 @@ def _normalised_product(a: Tensor, b: Tensor, x: _Rows, y: _Rows) -> Tensor:
 
     `x` and `y` are the rows of the maps `a` and `b`, which gradients go to.
     """
-    return _correlate(a, b, x, row_sum(x.values * x.values), y)
+    square = row_sum(x.values * x.values)
+    return _correlate(a, b, x, square, y)
 
 
 def _correlate(a: Tensor, b: Tensor, x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
@@ -98,11 +105,12 @@ def _correlate(a: Tensor, b: Tensor, x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
 
     def differentiate(own: _Rows, square: Tensor, other: _Rows, weight: Tensor) -> Tensor:
         # by the map itself, whose values were divided by `size`
-        weight, usable = weight / own.size, (finite & ~empty)[:, None]
-        slope = (weight / norm)[:, None] * other.values - (weight * cosine / square)[
-            :, None
-        ] * own.values
-        return torch.where(usable, slope, 0)
+        weight = weight / own.size
+        of_other = (weight / norm)[:, None]
+        of_own = (weight * cosine / square)[:, None]
+        slope = of_other * other.values - of_own * own.values
+        usable = finite & ~empty
+        return torch.where(usable[:, None], slope, 0)
 
     return attach_gradients(
         torch.where(finite, cosine, torch.nan),
@@ -133,7 +141,9 @@ class Pearson(Correlation):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
         dtype = working_dtype(a, b)
-        return _normalised_product(a, b, _centre(a, dtype), _centre(b, dtype))
+        x = _centre(a, dtype)
+        y = _centre(b, dtype)
+        return _normalised_product(a, b, x, y)
 
     def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         """The references are centred once, which takes half of the time."""
@@ -150,13 +160,17 @@ class Pearson(Correlation):
             if len(squares) > 1:  # a single reference broadcasts
                 references = _Rows(*(part.index_select(0, rows) for part in centred))
                 xx = squares.index_select(0, rows)
-            return _correlate(like, maps, references, xx, _centre(maps, working_dtype(maps)))
+            centred_maps = _centre(maps, working_dtype(maps))
+            return _correlate(like, maps, references, xx, centred_maps)
 
         return compare
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        dtype, mask = working_dtype(a, b), mask.flatten(1)
-        return _normalised_product(a, b, _centre_part(a, dtype, mask), _centre_part(b, dtype, mask))
+        dtype = working_dtype(a, b)
+        mask = mask.flatten(1)
+        x = _centre_part(a, dtype, mask)
+        y = _centre_part(b, dtype, mask)
+        return _normalised_product(a, b, x, y)
 
 
 @similarities.register("cosine")
@@ -178,10 +192,14 @@ class Cosine(Correlation):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
         dtype = working_dtype(a, b)
-        return _normalised_product(a, b, _scale(a, dtype), _scale(b, dtype))
+        x = _scale(a, dtype)
+        y = _scale(b, dtype)
+        return _normalised_product(a, b, x, y)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
+        part_of_a = torch.where(mask, a, 0)
+        part_of_b = torch.where(mask, b, 0)
+        return self.compare(part_of_a, part_of_b)
 
 
 @similarities.register("mse")
@@ -203,26 +221,36 @@ class MSE(Discrepancy):
         check_pair(a, b)
         dtype = working_dtype(a, b)
         x, y = (maps.detach().flatten(1).to(dtype) for maps in (a, b))
-        extent = torch.stack((*extremes(x), *extremes(y))).abs().amax(0)
+        features = x.shape[1]
+        ends = torch.stack((*extremes(x), *extremes(y)))
+        extent = ends.abs().amax(0)
+        finite = extent.isfinite()
         scale = binade(extent)
-        difference = x / scale[:, None] - y / scale[:, None]
-        mean_square = row_sum(difference * difference) / x.shape[1]
+        scale_of_rows = scale[:, None]
+        difference = x / scale_of_rows - y / scale_of_rows
+        mean_square = row_sum(difference * difference) / features
         # One factor at a time: the square of the scale may overflow where the product does not.
         most = torch.finfo(dtype).max
         result = mean_square * scale * scale
 
         def differentiate(weight: Tensor) -> Tensor:
-            slope = (weight * (2 / x.shape[1]) * scale)[:, None] * difference
-            return torch.where((extent.isfinite() & (result <= most))[:, None], slope, 0)
+            factor = weight * (2 / features) * scale
+            slope = factor[:, None] * difference
+            usable = finite & (result <= most)
+            return torch.where(usable[:, None], slope, 0)
 
         return attach_gradients(
-            torch.where(extent.isfinite(), result.clamp(max=most), torch.nan),
+            torch.where(finite, result.clamp(max=most), torch.nan),
             (a, differentiate),
             (b, lambda weight: -differentiate(weight)),
         )
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        mean = self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
+        part_of_a = torch.where(mask, a, 0)
+        part_of_b = torch.where(mask, b, 0)
+        mean = self.compare(part_of_a, part_of_b)
         # features that are left out add 0 to a mean over all: this makes it one over the part
-        share = a[0].numel() / mask.flatten(1).sum(1).clamp(min=1).to(mean.dtype)
-        return (mean * share).clamp(max=torch.finfo(mean.dtype).max)
+        features = mask.flatten(1).sum(1).clamp(min=1)
+        share = a[0].numel() / features.to(mean.dtype)
+        most = torch.finfo(mean.dtype).max
+        return (mean * share).clamp(max=most)

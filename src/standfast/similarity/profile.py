@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -57,19 +56,28 @@ class LensDistance(Positional, Discrepancy):
 
     def _average(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
         """The mean for precision and recall `(N,)` of the k and the w with these numbers."""
-        ks = len(_as_sequence(self.k))
-        ws = len(_as_sequence(self.w))
-        pairs = (find_shares(i, j) for i, j in itertools.product(range(ks), range(ws)))
-        weight = 1 / ks * (1 / ws)
+        ks = range(len(_as_sequence(self.k)))
+        ws = range(len(_as_sequence(self.w)))
+        weight = 1 / len(ks) * (1 / len(ws))
         # one addition at a time: the same bits in any batch
-        return functools.reduce(operator.add, (weight * ((1 - p) + (1 - r)) for p, r in pairs))
+        total: Tensor | None = None
+        for i, j in itertools.product(ks, ws):
+            precision, recall = find_shares(i, j)
+            distance = weight * ((1 - precision) + (1 - recall))
+            total = distance if total is None else total + distance
+        assert total is not None
+        return total
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = self.reduce_pair(a, b)
-        shares = _profile(x, y, _as_sequence(self.k), _as_sequence(self.w), (self.diverse,))[
-            self.diverse
-        ]
-        return self._average(lambda i, j: (shares.precision[:, i, j], shares.recall[:, i, j]))
+        ks = _as_sequence(self.k)
+        ws = _as_sequence(self.w)
+        shares = _profile(x, y, ks, ws, (self.diverse,))[self.diverse]
+
+        def find_shares(i: int, j: int) -> tuple[Tensor, Tensor]:
+            return shares.precision[:, i, j], shares.recall[:, i, j]
+
+        return self._average(find_shares)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """The largest positions of the part, as for `LensPrecision`."""
@@ -77,12 +85,9 @@ class LensDistance(Positional, Discrepancy):
         ws = _as_sequence(self.w)
 
         def find_shares(i: int, j: int) -> tuple[Tensor, Tensor]:
-            kinds = (LensPrecision, LensRecall)
-            similarities = (
-                kind(ks[i], ws[j], self.diverse, channels=self.channels) for kind in kinds
-            )
-            precision, recall = (one.compare_part(a, b, mask) for one in similarities)
-            return precision, recall
+            of_s = LensPrecision(ks[i], ws[j], self.diverse, channels=self.channels)
+            of_t = LensRecall(ks[i], ws[j], self.diverse, channels=self.channels)
+            return of_s.compare_part(a, b, mask), of_t.compare_part(a, b, mask)
 
         return self._average(find_shares)
 
@@ -143,11 +148,17 @@ def lens_profile(
     for entry in w:
         check_integer(entry, "w", 0)
     x, y = reduce_pair(a, b, "abs_sum")
-    shares = _profile(x, y, k, w, (False, True) if diverse else (False,))
+    kinds = (False, True) if diverse else (False,)
+    shares = _profile(x, y, k, w, kinds)
     positions = x.shape[1:].numel()
     counts = tuple(resolve_k(entry, positions) for entry in k)
-    plain = (shares[False].intersection[:, :, 0], shares[False].precision, shares[False].recall)
-    return LensProfile(counts, tuple(w), *plain, *(shares[True] if diverse else ()))
+    plain = shares[False]
+    # plain sets do not depend on w, so the first window stands for all
+    intersection = plain.intersection[:, :, 0]
+    of_diverse_sets = shares[True] if diverse else ()
+    return LensProfile(
+        counts, tuple(w), intersection, plain.precision, plain.recall, *of_diverse_sets
+    )
 
 
 def _as_sequence(value: Any) -> tuple[Any, ...]:
@@ -164,45 +175,55 @@ def _profile(
     x: Tensor, y: Tensor, k: Sequence[int | float | None], w: Sequence[int], kinds: Sequence[bool]
 ) -> dict[bool, _Shares]:
     """The shares for plain sets (key False) and for diverse sets (key True), for the requested `kinds`."""
-    x, y = x.detach(), y.detach()
+    x = x.detach()
+    y = y.detach()
     shape = x.shape[1:]
-    counts = [resolve_k(entry, shape.numel()) for entry in k]
+    positions = shape.numel()
+    counts = [resolve_k(entry, positions) for entry in k]
     dtype = working_dtype(x, y)
     # the window excluded, and w
-    windows = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]
+    windows = []
+    for diverse in kinds:
+        for reach in w:
+            window = reach if diverse else 0
+            windows.append((window, reach))
     excluded = [window for window, _ in windows]
     count = _make_counter(shape, counts, compiled=is_on_host(x) and any(excluded))
     overlaps = []
     sizes = []
-    for pair in split_maps(x, y):
-        of_x, of_y = (pick_from_maps(maps, max(counts), excluded) for maps in pair)
-        overlaps.append(
-            torch.stack([count(of_x[window], of_y[window], reach) for window, reach in windows], -1)
-        )
-        sizes.append(
-            torch.stack([_count_picked(picked, windows, shape.numel()) for picked in (of_x, of_y)])
-        )
+    for x_part, y_part in split_maps(x, y):
+        of_x = pick_from_maps(x_part, max(counts), excluded)
+        of_y = pick_from_maps(y_part, max(counts), excluded)
+        overlaps_of_windows = []
+        for window, reach in windows:
+            overlaps_of_windows.append(count(of_x[window], of_y[window], reach))
+        overlaps.append(torch.stack(overlaps_of_windows, -1))
+        size_of_x = _count_picked(of_x, windows, positions)
+        size_of_y = _count_picked(of_y, windows, positions)
+        sizes.append(torch.stack([size_of_x, size_of_y]))
     # where fewer positions fit, shares refer to their number
-    size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
+    most = send(counts, x.device)[:, None]
+    size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], most)
     # of the intersection the larger set counts, of precision and recall its own
-    shares = torch.cat(overlaps, 1).to(dtype) / torch.stack(
-        (torch.maximum(size_x, size_y), size_x, size_y)
-    )
-    flat = x.flatten(1), y.flatten(1)
+    whole = torch.stack((torch.maximum(size_x, size_y), size_x, size_y))
+    shares = torch.cat(overlaps, 1).to(dtype) / whole
     # NaN where they are not
-    finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))
+    zeros = torch.zeros(len(x), dtype=dtype, device=x.device)
+    finite = where_finite(x.flatten(1), y.flatten(1), zeros)
     by_kind = torch.split(finite[:, None, None] + shares, len(w), dim=-1)
-    return {
-        diverse: _Shares(*of_kind.unbind(0))
-        for diverse, of_kind in zip(kinds, by_kind, strict=True)
-    }
+    shares_of_kinds = {}
+    for diverse, of_kind in zip(kinds, by_kind, strict=True):
+        shares_of_kinds[diverse] = _Shares(*of_kind.unbind(0))
+    return shares_of_kinds
 
 
 def _count_picked(
     picked: Mapping[int, Tensor], windows: Sequence[tuple[int, int]], positions: int
 ) -> Tensor:
     """How many positions were picked, `(N, windows)`; where there are fewer, the number of all positions stands."""
-    counts = {window: (numbers < positions).sum(1) for window, numbers in picked.items()}
+    counts = {}
+    for window, numbers in picked.items():
+        counts[window] = (numbers < positions).sum(1)
     return torch.stack([counts[window] for window, _ in windows], -1)
 
 
@@ -216,14 +237,18 @@ def _make_counter(
     add = compile_overlaps() if compiled else None
     if add is None:
         return functools.partial(_count_overlaps, shape=shape, counts=counts)
-    sides = np.array(shape if len(shape) == 2 else (1, *shape))
+    # a series is an image of one row
+    height_and_width = shape if len(shape) == 2 else (1, *shape)
+    sides = np.array(height_and_width)
+    widest = int(sides.max())
     turns = np.full((2, shape.numel()), max(counts), dtype=np.int32)
     most = np.array(counts)
 
     def count(s: Tensor, t: Tensor, w: int) -> Tensor:
         overlaps = np.zeros((3, len(s), len(most)), dtype=np.int64)
-        picked = (one.contiguous().numpy() for one in (s, t))
-        add(*picked, sides, min(w, int(sides.max())), most, turns, overlaps)
+        of_s = s.contiguous().numpy()
+        of_t = t.contiguous().numpy()
+        add(of_s, of_t, sides, min(w, widest), most, turns, overlaps)
         return torch.from_numpy(overlaps)
 
     return count
@@ -243,7 +268,8 @@ def _count_overlaps(
     recalled = _needed(t, window_minimum(of_s, w))
     overlaps = []
     for needed in (common, precise, recalled):
-        overlaps.append(torch.stack([(needed < k).sum(1) for k in counts], 1))
+        overlaps_of_counts = [(needed < k).sum(1) for k in counts]
+        overlaps.append(torch.stack(overlaps_of_counts, 1))
     return torch.stack(overlaps)
 
 
@@ -251,9 +277,12 @@ def _needed(picked: Tensor, turns: Tensor) -> Tensor:
     """For each picked position the number that k must exceed for it to count, `(N, k)`; the largest int32 for none."""
     turns_of_picked = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
     flat = turns.flatten(1)
+    positions = flat.shape[1]
     # P stands for a position that was not chosen, and is no index
-    needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), turns_of_picked)
-    return torch.where(picked < flat.shape[1], needed, torch.iinfo(turns.dtype).max)
+    turns_of_others = flat.gather(1, picked.clamp(max=positions - 1))
+    needed = torch.maximum(turns_of_others, turns_of_picked)
+    never = torch.iinfo(turns.dtype).max
+    return torch.where(picked < positions, needed, never)
 
 
 @functools.cache

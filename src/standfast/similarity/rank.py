@@ -61,15 +61,23 @@ class Spearman(Correlation):
     def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         """The references are ranked once (`RankedReference`)."""
         ranked = RankedReference(reference)
-        return lambda maps, rows: ranked.compare(maps, rows)[0]
+
+        def compare(maps: Tensor, rows: Tensor) -> Tensor:
+            correlations, _ = ranked.compare(maps, rows)
+            return correlations
+
+        return compare
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
 
-        def compare(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+        def rank_part(rows: Tensor, mask: Tensor) -> Tensor:
             # twice the rank less F - 1; of the n values that are left it is to be twice the rank less n - 1
-            shift = x.shape[1] - mask.sum(1, keepdim=True)
-            p, q = (torch.where(mask, _centred_ranks(rows) + shift, 0) for rows in (x, y))
-            return _correlate_ranks(p, q, working_dtype(x, y))
+            shift = rows.shape[1] - mask.sum(1, keepdim=True)
+            return torch.where(mask, _centred_ranks(rows) + shift, 0)
+
+        def compare(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+            dtype = working_dtype(x, y)
+            return _correlate_ranks(rank_part(x, mask), rank_part(y, mask), dtype)
 
         return _compare_part(compare, a, b, mask)
 
@@ -94,14 +102,19 @@ class Kendall(Correlation):
         return _by_chunks(lambda x, y: _correlate_counts(x, y, 0), a, b)
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
-        return _compare_part(lambda x, y, mask: _correlate_counts(x, y, (~mask).sum(1)), a, b, mask)
+        def compare(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+            left_out = (~mask).sum(1)
+            return _correlate_counts(x, y, left_out)
+
+        return _compare_part(compare, a, b, mask)
 
 
 def where_finite(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
     """The result `(N,)`, NaN where a row `(N, F)` of either map holds a NaN or an infinity."""
     # Two reductions per map, without a mask of its size: a NaN or an infinity changes an extreme value.
     extremes = torch.stack((x.amin(1), x.amax(1), y.amin(1), y.amax(1)))
-    return torch.where(extremes.isfinite().all(0), result, torch.nan)
+    is_finite = extremes.isfinite().all(0)
+    return torch.where(is_finite, result, torch.nan)
 
 
 def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
@@ -109,26 +122,32 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     check_pair(a, b)
     x = a.detach().flatten(1)
     y = b.detach().flatten(1)
-    rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // x.shape[1])
-    pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
-    result = torch.cat([function(p, q) for p, q in pairs])
-    result = torch.where(is_degenerate(a) | is_degenerate(b), 0, result)
+    results = []
+    parts = zip(_chunks(x, CHUNK_ELEMENTS), _chunks(y, CHUNK_ELEMENTS), strict=True)
+    for p, q in parts:
+        results.append(function(p, q))
+    is_zero = is_degenerate(a) | is_degenerate(b)
+    result = torch.where(is_zero, 0, torch.cat(results))
     return where_finite(x, y, result)
 
 
 def _compare_part(compare: Callable[..., Tensor], a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
     """Compare the order of rows whose other values come last, all equal; 0 for constant rows, NaN without a number."""
-    x, y, mask = a.detach().flatten(1), b.detach().flatten(1), mask.flatten(1)
+    x = a.detach().flatten(1)
+    y = b.detach().flatten(1)
+    mask = mask.flatten(1)
     constant = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for rows in (x, y):
         low, high = find_extremes(rows.to(working_dtype(rows)), mask)
         constant |= is_constant(low, high, torch.finfo(rows.dtype).eps)
-    last = [torch.where(mask, rows, torch.inf) for rows in (x, y)]
-    parts = zip(
-        *(torch.split(values, max(1, CHUNK_ELEMENTS // x.shape[1])) for values in (*last, mask)),
-        strict=True,
-    )
-    compared = torch.where(constant, 0, torch.cat([compare(*part) for part in parts]))
+    rows_at_once = max(1, CHUNK_ELEMENTS // x.shape[1])
+    x_last = torch.split(torch.where(mask, x, torch.inf), rows_at_once)
+    y_last = torch.split(torch.where(mask, y, torch.inf), rows_at_once)
+    masks = torch.split(mask, rows_at_once)
+    results = []
+    for x_part, y_part, mask_part in zip(x_last, y_last, masks, strict=True):
+        results.append(compare(x_part, y_part, mask_part))
+    compared = torch.where(constant, 0, torch.cat(results))
     return where_finite(torch.where(mask, x, 0), torch.where(mask, y, 0), compared)
 
 
@@ -136,7 +155,9 @@ def _correlation(
     covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype
 ) -> Tensor:
     """Correlation from integer moments; the variances are 0 only in rows that the caller replaces."""
-    norms = x_variance.clamp(min=1).to(dtype).sqrt() * y_variance.clamp(min=1).to(dtype).sqrt()
+    x_norm = x_variance.clamp(min=1).to(dtype).sqrt()
+    y_norm = y_variance.clamp(min=1).to(dtype).sqrt()
+    norms = x_norm * y_norm
     return (covariance.to(dtype) / norms).clamp(-1, 1)
 
 
@@ -146,20 +167,25 @@ def _centred_ranks(x: Tensor) -> Tensor:
     order, starts = order_runs(x)
     if not is_on_host(x):  # how many runs there are is not asked
         first, last = _find_ends(starts)
-        return torch.empty_like(order).scatter_(1, order, first + last - (features - 1))
-    begin, length = find_runs(starts)
-    doubled = (2 * (begin % features) + length - features).repeat_interleave(length).view_as(order)
+        doubled = first + last - (features - 1)
+    else:
+        begin, length = find_runs(starts)
+        position = begin % features
+        doubled_of_run = 2 * position + length - features
+        doubled = doubled_of_run.repeat_interleave(length).view_as(order)
     return torch.empty_like(doubled).scatter_(1, order, doubled)
 
 
 def _find_ends(starts: Tensor) -> tuple[Tensor, Tensor]:
     """The first and the last place, `(N, F)` each, of the run at each place of sorted rows."""
     features = starts.shape[1]
-    positions = torch.arange(starts.shape[1], device=starts.device)
+    positions = torch.arange(features, device=starts.device)
     ends = torch.ones_like(starts)
     ends[:, :-1] = starts[:, 1:]
     first = torch.where(starts, positions, 0).cummax(1).values
-    return first, torch.where(ends, positions, features).flip(1).cummin(1).values.flip(1)
+    position_of_end = torch.where(ends, positions, features)
+    last = position_of_end.flip(1).cummin(1).values.flip(1)
+    return first, last
 
 
 def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,16 +197,20 @@ def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _count_tied_pairs(starts: Tensor) -> Tensor:
-    if not is_on_host(starts):  # the places within a run of n add up to n (n - 1) / 2
-        return (torch.arange(starts.shape[1], device=starts.device) - _find_ends(starts)[0]).sum(1)
+    rows, features = starts.shape
+    # the places within a run of n add up to n (n - 1) / 2
+    if not is_on_host(starts):
+        positions = torch.arange(features, device=starts.device)
+        first, _ = _find_ends(starts)
+        return (positions - first).sum(1)
     if bool(starts.all()):
-        return torch.zeros(len(starts), dtype=torch.int64, device=starts.device)
+        return torch.zeros(rows, dtype=torch.int64, device=starts.device)
     begin, length = find_runs(starts)
     tied = (length > 1).nonzero()[:, 0]
-    begin, length = begin[tied], length[tied]
-    return begin.new_zeros(len(starts)).index_add_(
-        0, begin // starts.shape[1], length * (length - 1) // 2
-    )
+    row = begin[tied] // features
+    length = length[tied]
+    pairs = length * (length - 1) // 2
+    return begin.new_zeros(rows).index_add_(0, row, pairs)
 
 
 def _rank_products(p: Tensor, q: Tensor) -> Tensor:
@@ -192,7 +222,9 @@ def _rank_products(p: Tensor, q: Tensor) -> Tensor:
     products = p * q  # below F^2, and so are Kendall's counts of pairs; they fit up to F = 2^31
     if p.shape[1] <= SUMMABLE:
         return products.sum(1)
-    return (products >> 32).sum(1).double() * 2.0**32 + (products & 0xFFFFFFFF).sum(1).double()
+    upper = (products >> 32).sum(1).double()
+    lower = (products & 0xFFFFFFFF).sum(1).double()
+    return upper * 2.0**32 + lower
 
 
 def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
@@ -200,7 +232,8 @@ def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _correlate_ranks(p: Tensor, q: Tensor, dtype: torch.dtype) -> Tensor:
-    return _correlation(_rank_products(p, q), _rank_products(p, p), _rank_products(q, q), dtype)
+    covariance = _rank_products(p, q)
+    return _correlation(covariance, _rank_products(p, p), _rank_products(q, q), dtype)
 
 
 def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
@@ -209,7 +242,8 @@ def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
     Such an entry is tied with the others, and concordant with every entry that is not left out.
     """
     # Knight's algorithm: sort by (x, y); then the discordant pairs are the inversions of y.
-    (of_x, x_ties), (of_y, y_ties) = _number_values(x), _number_values(y)
+    of_x, x_ties = _number_values(x)
+    of_y, y_ties = _number_values(y)
     # in one sort: the rank by x in the upper half, that by y in the lower half
     joint = sort_rows(of_x.bitwise_left_shift_(32).bitwise_or_(of_y))
     discordant = _count_inversions(joint & 0xFFFFFFFF)
@@ -217,13 +251,13 @@ def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
     pairs = counted * (counted - 1) // 2
     # entries that are left out are tied with each other in both maps
     tied = left_out * (left_out - 1) // 2
-    x_ties, y_ties, joint_ties = (
-        x_ties - tied,
-        y_ties - tied,
-        _count_tied_pairs(find_starts(joint)) - tied,
-    )
-    excess = pairs - x_ties - y_ties + joint_ties - 2 * discordant  # concordant - discordant
-    return _correlation(excess, pairs - x_ties, pairs - y_ties, working_dtype(x, y))
+    x_pairs = pairs - (x_ties - tied)
+    y_pairs = pairs - (y_ties - tied)
+    joint_ties = _count_tied_pairs(find_starts(joint)) - tied
+    # the pairs that are tied in neither map are concordant or discordant
+    untied = x_pairs + y_pairs - pairs + joint_ties
+    excess = untied - 2 * discordant  # concordant - discordant
+    return _correlation(excess, x_pairs, y_pairs, working_dtype(x, y))
 
 
 def _count_inversions(values: Tensor) -> Tensor:
@@ -236,35 +270,37 @@ def _count_inversions(values: Tensor) -> Tensor:
     """
     rows, features = values.shape
     length = max(_SMALLEST_BLOCK, 1 << (features - 1).bit_length())
-    keys = torch.empty(
-        (rows, length),
-        dtype=torch.int32 if length <= 1 << 30 else torch.int64,
-        device=values.device,
-    )
+    # keys are doubled below
+    dtype = torch.int32 if length <= 1 << 30 else torch.int64
+    keys = torch.empty((rows, length), dtype=dtype, device=values.device)
     keys[:, :features] = values
     keys[:, features:] = torch.arange(features, length, device=values.device)
     # the smallest blocks by comparing all pairs; the places of a block come first, so that long rows are compared
     blocks = keys.view(rows, length // _SMALLEST_BLOCK, _SMALLEST_BLOCK).movedim(2, 0).contiguous()
-    gaps = range(1, _SMALLEST_BLOCK)
-    count = sum((blocks[:-gap] > blocks[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(
-        values[:, 0]
-    )
+    count = torch.zeros_like(values[:, 0])
+    for gap in range(1, _SMALLEST_BLOCK):
+        is_inverted = blocks[:-gap] > blocks[gap:]
+        count = count + is_inverted.sum(0).sum(1)
     # room for the bit that tells the halves of a block apart
     keys <<= 1
     last_bits = torch.empty_like(keys)
     half = _SMALLEST_BLOCK
     while half < length:
-        keys.view(rows, length // (2 * half), 2, half)[:, :, 1] |= 1
-        keys = sort_rows(keys.view(rows, length // (2 * half), 2 * half))
+        whole = 2 * half
+        halves = keys.view(rows, length // whole, 2, half)
+        halves[:, :, 1] |= 1
+        keys = sort_rows(keys.view(rows, length // whole, whole))
         # how many blocks have a number of the upper half at each place
-        upper = torch.bitwise_and(keys, 1, out=last_bits.view_as(keys)).sum(1, dtype=keys.dtype)
-        places_of_upper = (upper * torch.arange(2 * half, device=keys.device)).sum(1)
-        all_places = half * (2 * half - 1)
+        is_upper = torch.bitwise_and(keys, 1, out=last_bits.view_as(keys))
+        upper = is_upper.sum(1, dtype=keys.dtype)
+        positions = torch.arange(whole, device=keys.device)
+        places_of_upper = (upper * positions).sum(1)
+        all_places = half * (whole - 1)
         within_halves = half * (half - 1) // 2
-        count = count + (length // (2 * half) * (all_places - within_halves) - places_of_upper)
+        count = count + (length // whole * (all_places - within_halves) - places_of_upper)
         # the bit is free again for the next level
         keys &= -2
-        half *= 2
+        half = whole
     return count
 
 
@@ -286,11 +322,15 @@ class RankedReference:
     def __init__(self, reference: Tensor) -> None:
         check_map(reference, "reference")
         flat = reference.detach().flatten(1)
-        self.dtype, self.shape = reference.dtype, reference.shape[1:]
+        self.dtype = reference.dtype
+        self.shape = reference.shape[1:]
         self._constant = is_degenerate(flat)
         self._finite = torch.isfinite(flat).all(1)
-        self._ranks = torch.cat([_centred_ranks(rows) for rows in _chunks(flat + 0.0)])
-        self._variance = torch.cat([_rank_products(rows, rows) for rows in _chunks(self._ranks)])
+        # + 0.0: -0.0 and 0.0 become equal
+        ranks = [_centred_ranks(rows) for rows in _chunks(flat + 0.0)]
+        self._ranks = torch.cat(ranks)
+        variances = [_rank_products(rows, rows) for rows in _chunks(self._ranks)]
+        self._variance = torch.cat(variances)
 
     def compare(self, maps: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Rank correlations `(M,)` of `maps` `(M, ...)` with the references of index `rows` `(M,)`.
@@ -298,34 +338,35 @@ class RankedReference:
         They are 0 if either map is constant, NaN if either has a NaN or an infinity. And a mask `(M,)` of the maps that
         are constant.
         """
-        check(
-            maps.shape[1:] == self.shape,
-            "maps",
-            f"shape (M, {', '.join(map(str, self.shape))})",
-            tuple(maps.shape),
-        )
+        shape = ", ".join(map(str, self.shape))
+        check(maps.shape[1:] == self.shape, "maps", f"shape (M, {shape})", tuple(maps.shape))
         check(maps.dtype == self.dtype, "maps", f"{self.dtype}, as the references", maps.dtype)
         flat = maps.detach().flatten(1)
-        packs = is_on_host(flat) and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
-        moments = _moments_by_packing if packs else _moments_by_sorting
-        if packs and flat.shape[1] <= _COMPARED:
-            moments = _moments_by_comparing
-        pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
+        features = flat.shape[1]
+        if is_on_host(flat) and flat.dtype == torch.float32 and features <= SUMMABLE:
+            moments = _moments_by_comparing if features <= _COMPARED else _moments_by_packing
+            pieces = _chunks(flat, _PACKED_ELEMENTS)
+        else:
+            moments = _moments_by_sorting
+            pieces = _chunks(flat, CHUNK_ELEMENTS)
         rows_of_pieces = torch.split(rows, [len(piece) for piece in pieces])
         parts = []
-        for piece, which in zip(pieces, rows_of_pieces, strict=True):
+        for piece, rows_of_piece in zip(pieces, rows_of_pieces, strict=True):
             # + 0.0: -0.0 and 0.0 become equal
-            parts.append(moments(piece + 0.0, self._ranks, which))
+            parts.append(moments(piece + 0.0, self._ranks, rows_of_piece))
         covariance, variance, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
         constant = is_constant(low, high, torch.finfo(self.dtype).eps)
         result = _correlation(covariance, self._variance[rows], variance, working_dtype(flat))
-        result = torch.where(constant | self._constant[rows], 0, result)
+        is_zero = constant | self._constant[rows]
+        result = torch.where(is_zero, 0, result)
         finite = self._finite[rows] & torch.isfinite(low) & torch.isfinite(high)
         return torch.where(finite, result, torch.nan), constant & finite
 
 
 def _chunks(flat: Tensor, elements: int = CHUNK_ELEMENTS) -> tuple[Tensor, ...]:
-    return torch.split(flat, max(1, count_at_once(elements, flat) // flat.shape[1]))
+    elements_at_once = count_at_once(elements, flat)
+    rows_at_once = max(1, elements_at_once // flat.shape[1])
+    return torch.split(flat, rows_at_once)
 
 
 def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
@@ -333,7 +374,8 @@ def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     ranks = _centred_ranks(x)
     covariance = _rank_products(ranks, references[rows])
     variance = _rank_products(ranks, ranks)
-    return covariance, variance, *extremes(x.to(working_dtype(x)))
+    low, high = extremes(x.to(working_dtype(x)))
+    return covariance, variance, low, high
 
 
 def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
@@ -344,13 +386,17 @@ def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[
     for position in range(len(values) - 1):
         one = values[position]
         others = values[position + 1 :]
-        signs = (one > others).view(np.int8) - (one < others).view(np.int8)
+        is_above = (one > others).view(np.int8)
+        is_below = (one < others).view(np.int8)
+        signs = is_above - is_below
         ranks[position] += signs.sum(0, dtype=np.int8)
         ranks[position + 1 :] -= signs
     wide = ranks.astype(np.int64)
-    covariance = (wide * references.numpy().T[:, rows.numpy()]).sum(0)
-    ends = values.min(0), values.max(0)
-    return tuple(torch.from_numpy(moment) for moment in (covariance, (wide * wide).sum(0), *ends))
+    ranks_of_references = references.numpy().T[:, rows.numpy()]
+    covariance = (wide * ranks_of_references).sum(0)
+    variance = (wide * wide).sum(0)
+    moments = (covariance, variance, values.min(0), values.max(0))
+    return tuple(torch.from_numpy(moment) for moment in moments)
 
 
 def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
@@ -361,40 +407,47 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     """
     values = x.contiguous().numpy()
     others = references.numpy()
+    rows_of_others = rows.numpy()
     features = x.shape[1]
     kept = np.asarray(values.any(0))
     kept[0] = True  # at least one
     left_out = others[:, ~kept].sum(1)
     zeros = features - int(kept.sum())
     if zeros:
-        values, others = values.compress(kept, 1), others.compress(kept, 1)
+        values = values.compress(kept, 1)
+        others = others.compress(kept, 1)
     count, width = values.shape
     keys = ordered_bits(values.view(np.int32)).astype(np.int64)
     keys <<= 32
-    keys |= others[rows.numpy()] + features  # the offset makes them positive
+    keys |= others[rows_of_others] + features  # the offset makes them positive
     keys.sort(axis=1)
     others = (keys & 0xFFFFFFFF).reshape(-1)
     keys >>= 32
     starts = np.ones((count, width), dtype=bool)
-    np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
+    later = keys[:, 1:]
+    earlier = keys[:, :-1]
+    np.not_equal(later, earlier, out=starts[:, 1:])
     first = np.flatnonzero(starts)  # the first position of every run of ties, in the flattened rows
     length = np.diff(first, append=count * width)
     position = first % width
     ranks = 2 * position + length - width  # twice the mean rank of the run, centred
     begin = np.flatnonzero(position == 0)
-    ends = ordered_bits(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
+    smallest_and_largest = keys[:, [0, -1]].astype(np.int32)
+    ends = ordered_bits(smallest_and_largest).view(np.float32)
+    low, high = ends[:, 0], ends[:, 1]
     rank_of_zeros: Any = 0  # the rank of the zeros that were left out
     if zeros:
         # zeros that were left out lie above the negative values and below the positive ones
         signs = np.sign(keys.reshape(-1)[first])
         ranks += zeros * signs
         rank_of_zeros = -np.add.reduceat(signs * length, begin)
-        ends = np.stack((np.minimum(ends[:, 0], 0), np.maximum(ends[:, 1], 0)), 1)
+        low = np.minimum(low, 0)
+        high = np.maximum(high, 0)
     # the offset drops out: all ranks sum to 0
-    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)
-    covariance += rank_of_zeros * (left_out[rows.numpy()] + features * zeros)
-    variance = (
-        np.add.reduceat(ranks * ranks * length, begin) + zeros * rank_of_zeros * rank_of_zeros
-    )
-    low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
-    return torch.from_numpy(covariance), torch.from_numpy(variance), low, high
+    others_of_runs = np.add.reduceat(others, first)
+    covariance = np.add.reduceat(others_of_runs * ranks, begin)
+    covariance += rank_of_zeros * (left_out[rows_of_others] + features * zeros)
+    variance = np.add.reduceat(ranks * ranks * length, begin)
+    variance += zeros * rank_of_zeros * rank_of_zeros
+    moments = (covariance, variance, np.ascontiguousarray(low), np.ascontiguousarray(high))
+    return tuple(torch.from_numpy(moment) for moment in moments)

@@ -96,18 +96,18 @@ class _ClosedForm(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         maps: tuple[Tensor, ...] = ctx.saved_tensors
-        with torch.no_grad():
-            derivatives = [
-                rule(gradients[0]).to(values.dtype).reshape(values.shape) if is_needed else None
-                for rule, values, is_needed in zip(
-                    ctx.rules, maps, ctx.needs_input_grad[2:], strict=True
-                )
-            ]
-        if torch.is_grad_enabled():
-            derivatives = [
-                None if values is None else _LastDerivative.apply(values, gradients[0], *maps)  # type: ignore[no-untyped-call]
-                for values in derivatives
-            ]
+        (gradient,) = gradients
+        are_needed = ctx.needs_input_grad[2:]
+        derivatives: list[Tensor | None] = []
+        for rule, values, is_needed in zip(ctx.rules, maps, are_needed, strict=True):
+            if not is_needed:
+                derivatives.append(None)
+                continue
+            with torch.no_grad():
+                derivative = rule(gradient).to(values.dtype).reshape(values.shape)
+            if torch.is_grad_enabled():
+                derivative = _LastDerivative.apply(derivative, gradient, *maps)  # type: ignore[no-untyped-call]
+            derivatives.append(derivative)
         return None, None, *derivatives
 
 
@@ -136,21 +136,26 @@ def _sum_rows(x: Tensor) -> Tensor:
     with np.errstate(all="ignore"):
         numbers = x.detach().numpy()
         # of few features NumPy adds columns faster than parts of rows
-        return torch.from_numpy(
-            _halve(np.asfortranarray(numbers) if x.shape[1] <= _FEW else numbers)
-        )
+        if x.shape[1] <= _FEW:
+            numbers = np.asfortranarray(numbers)
+        return torch.from_numpy(_halve(numbers))
 
 
 def _halve(x: Any) -> Any:
     """`row_sum` of a tensor or an array."""
     odd: Any = None
     while x.shape[1] > 1:
-        half = x.shape[1] // 2
-        if x.shape[1] % 2:
+        length = x.shape[1]
+        half = length // 2
+        if length % 2:
             # what is left over of an odd number is added at the end, in the same order in every batch
-            odd = x[:, -1] if odd is None else odd + x[:, -1]
+            last = x[:, -1]
+            odd = last if odd is None else odd + last
         x = x[:, :half] + x[:, half : 2 * half]
-    return x[:, 0] if odd is None else x[:, 0] + odd
+    total = x[:, 0]
+    if odd is None:
+        return total
+    return total + odd
 
 
 def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,25 +175,30 @@ def are_finite(low: Tensor, high: Tensor) -> Tensor:
 def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """`extremes` of the values where `mask` `(N, F)` is True."""
     x = x.detach()
-    return torch.where(mask, x, torch.inf).amin(1), torch.where(mask, x, -torch.inf).amax(1)
+    low = torch.where(mask, x, torch.inf).amin(1)
+    high = torch.where(mask, x, -torch.inf).amax(1)
+    return low, high
 
 
 @torch.no_grad()
 def binade(size: Tensor) -> Tensor:
     """The largest power of two that is at most `size`, by which division is exact; 1 where size is 0, inf or NaN."""
-    size = torch.where((size > 0) & (size < torch.inf), size, 1)
+    is_usable = (size > 0) & (size < torch.inf)
+    size = torch.where(is_usable, size, 1)
+    mantissa = torch.frexp(size).mantissa
     # 2**exponent, with frexp's exponent, can overflow where this quotient is exact.
-    return size / (2 * torch.frexp(size).mantissa)
+    return size / (2 * mantissa)
 
 
 @torch.no_grad()
 def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
     """Whether values from `low` to `high` differ by no more than 4 roundings of the largest."""
     half_range = high / 2 - low / 2  # high - low may overflow
+    largest = torch.maximum(-low, high)
+    most = torch.finfo(low.dtype).max
     # half of the range against half of 4 roundings, a product that may overflow
-    return half_range <= (2 * eps * torch.maximum(-low, high)).clamp_(
-        max=torch.finfo(low.dtype).max
-    )
+    half_of_roundings = (2 * eps * largest).clamp_(max=most)
+    return half_range <= half_of_roundings
 
 
 def is_degenerate(a: Tensor) -> Tensor:
@@ -211,7 +221,8 @@ def is_degenerate(a: Tensor) -> Tensor:
     tensor([ True,  True, False])
     """
     check_map(a)
-    low, high = extremes(a.detach().flatten(1).to(working_dtype(a)))
+    rows = a.detach().flatten(1).to(working_dtype(a))
+    low, high = extremes(rows)
     return is_constant(low, high, torch.finfo(a.dtype).eps)
 
 
@@ -242,7 +253,10 @@ def order_runs(x: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([[3, 4, 1, 0, 2]]), tensor([[ True, False,  True,  True, False]]))
     """
     order, ordered = _order_rows(x)
-    return order, find_starts(ordered >> 32 if ordered.dtype == torch.int64 else ordered)
+    # the values stand in the upper half, above their positions
+    if ordered.dtype == torch.int64:
+        ordered = ordered >> 32
+    return order, find_starts(ordered)
 
 
 def _order_rows(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -272,7 +286,9 @@ def ordered_bits(bits: Any) -> Any:
 def find_starts(ordered: Tensor) -> Tensor:
     """Mask of the positions where a run of equal values begins, in sorted rows `(N, F)`."""
     starts = torch.ones_like(ordered, dtype=torch.bool)
-    torch.ne(ordered[:, 1:], ordered[:, :-1], out=starts[:, 1:])
+    later = ordered[:, 1:]
+    earlier = ordered[:, :-1]
+    torch.ne(later, earlier, out=starts[:, 1:])
     return starts
 
 
@@ -282,4 +298,5 @@ def find_runs(starts: Tensor) -> tuple[Tensor, Tensor]:
     The rows are counted as one: run i of row r begins at `r * F` plus its place in the row.
     """
     begin = starts.flatten().nonzero()[:, 0]
-    return begin, torch.diff(begin, append=begin.new_full((1,), starts.numel()))
+    end = begin.new_full((1,), starts.numel())
+    return begin, torch.diff(begin, append=end)

@@ -67,28 +67,25 @@ class SSIM(Correlation):
         # a value outside of the part gets one that its channel has anyway, so that it changes no range
         def fill(maps: Tensor) -> Tensor:
             per_channel = 2 if maps.ndim > 2 else 1
-            lowest = torch.where(mask, maps.detach(), torch.inf).flatten(per_channel).amin(-1)
+            in_part = torch.where(mask, maps.detach(), torch.inf)
+            lowest = in_part.flatten(per_channel).amin(-1)
             lowest = torch.where(lowest == torch.inf, 0, lowest)
-            return torch.where(
-                mask, maps, lowest.view(*lowest.shape, *[1] * (maps.ndim - lowest.ndim))
-            )
+            positions = [1] * (maps.ndim - lowest.ndim)
+            return torch.where(mask, maps, lowest.view(*lowest.shape, *positions))
 
         return self._compare_windows(fill(a), fill(b), mask)
 
     def _compare_windows(self, a: Tensor, b: Tensor, mask: Tensor | None = None) -> Tensor:
         check_pair(a, b)
-        check(
-            a.ndim in (2, 3, 4, 5),
-            "a",
-            "shape (N, F), (N, C, T), (N, C, H, W) or (N, C, D, H, W)",
-            tuple(a.shape),
-        )
+        expected = "shape (N, F), (N, C, T), (N, C, H, W) or (N, C, D, H, W)"
+        check(a.ndim in (2, 3, 4, 5), "a", expected, tuple(a.shape))
         dtype = working_dtype(a, b)
         empty = is_degenerate(a) & is_degenerate(b)
         x = a.to(dtype)
         y = b.to(dtype)
         if a.ndim == 2:
-            x, y = x.unsqueeze(1), y.unsqueeze(1)
+            x = x.unsqueeze(1)
+            y = y.unsqueeze(1)
         per_row = (-1,) + (1,) * (x.ndim - 1)
 
         # Division by a power of two is exact and prevents underflow and overflow of products. The index does not change
@@ -96,19 +93,24 @@ class SSIM(Correlation):
         rows = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
         size = rows.detach().abs().amax(1)
         scale = binade(size)
-        x, y = x / scale.view(per_row), y / scale.view(per_row)
+        scale_of_rows = scale.view(per_row)
+        x = x / scale_of_rows
+        y = y / scale_of_rows
         if self.data_range is None:
             extent = rows.amax(1) / scale - rows.amin(1) / scale
         else:
-            extent = torch.full_like(scale, min(self.data_range, torch.finfo(dtype).max)) / scale
+            data_range = min(self.data_range, torch.finfo(dtype).max)
+            extent = torch.full_like(scale, data_range) / scale
 
-        index = _windowed_index(x, y, extent.view(per_row), self.window, self.gaussian).flatten(1)
+        extent_of_rows = extent.view(per_row)
+        index = _windowed_index(x, y, extent_of_rows, self.window, self.gaussian).flatten(1)
         if mask is None:
             mean = row_sum(index) / index.shape[1]
         else:
             usable = _see_windows(mask.view(x.shape), self.window).flatten(1)
             count = usable.sum(1)
-            mean = row_sum(torch.where(usable, index, 0)) / count.clamp(min=1)
+            total = row_sum(torch.where(usable, index, 0))
+            mean = total / count.clamp(min=1)
             mean = torch.where(count > 0, mean, torch.nan)
         result = torch.where(empty, 0, mean)
         return torch.where(size.isfinite(), result, torch.nan)
@@ -157,14 +159,17 @@ def _see_windows(mask: Tensor, window: int) -> Tensor:
     """Which windows of `mask` `(N, C, ...)` are wholly True, bool."""
     share = mask.float()
     for dim in range(2, mask.ndim):
-        share = _window_mean(share, dim, _fit_window(window, mask.shape[dim]), gaussian=False)
+        taps = _fit_window(window, mask.shape[dim])
+        share = _window_mean(share, dim, taps, gaussian=False)
     return share == 1
 
 
 @torch.no_grad()
 def _middle(x: Tensor) -> Tensor:
     spatial = tuple(range(2, x.ndim))
-    return x.amin(spatial, keepdim=True) / 2 + x.amax(spatial, keepdim=True) / 2
+    low = x.amin(spatial, keepdim=True)
+    high = x.amax(spatial, keepdim=True)
+    return low / 2 + high / 2
 
 
 def _window_mean(x: Tensor, dim: int, taps: int, gaussian: bool) -> Tensor:
@@ -180,8 +185,12 @@ def _window_mean(x: Tensor, dim: int, taps: int, gaussian: bool) -> Tensor:
         for part in shifted:
             total = total + part
         return total / taps
-    weights = [math.exp(-0.5 * ((shift - taps // 2) / SIGMA) ** 2) for shift in range(taps)]
-    total = next(shifted) * (weights[0] / sum(weights))
-    for weight, part in zip(weights[1:], shifted, strict=True):
-        total = total + part * (weight / sum(weights))
+    densities = []
+    for shift in range(taps):
+        deviations = (shift - taps // 2) / SIGMA
+        densities.append(math.exp(-0.5 * deviations**2))
+    mass = sum(densities)
+    total = next(shifted) * (densities[0] / mass)
+    for density, part in zip(densities[1:], shifted, strict=True):
+        total = total + part * (density / mass)
     return total

@@ -49,7 +49,9 @@ def per_position(a: Tensor, channels: Channels = "abs_sum") -> Tensor:
     if channels == "max":
         return a.abs().amax(1)
     # One addition at a time: the order in which `sum` adds a strided dimension depends on the whole tensor.
-    parts = [part.abs() if channels == "abs_sum" else part for part in a.unbind(1)]
+    parts = list(a.unbind(1))
+    if channels == "abs_sum":
+        parts = [part.abs() for part in parts]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -95,7 +97,9 @@ def smooth(a: Tensor, w: int) -> Tensor:
     for dim in range(1, x.ndim):
         length = x.shape[dim]
         reach = min(w, length - 1)
-        x = functional.pad(x, (0, 0) * (x.ndim - 1 - dim) + (reach, reach))
+        # torch begins with the last axis
+        later_axes = (0, 0) * (x.ndim - 1 - dim)
+        x = functional.pad(x, (*later_axes, reach, reach))
         total = x.narrow(dim, 0, length)
         for shift in range(1, 2 * reach + 1):
             total = total + x.narrow(dim, shift, length)
@@ -148,7 +152,9 @@ def _reduce_windows(
     for dim in range(1, x.ndim):
         length = x.shape[dim]
         reach = min(w, length - 1)
-        padded = x.new_full((*x.shape[:dim], length + 2 * reach, *x.shape[dim + 1 :]), outside)
+        shape = list(x.shape)
+        shape[dim] = length + 2 * reach
+        padded = x.new_full(shape, outside)
         padded.narrow(dim, reach, length).copy_(x)
         x = padded
         covered = 1

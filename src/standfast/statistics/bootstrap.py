@@ -63,12 +63,17 @@ def intervals_of_means(
     value = statistic(mean)
     if count < fewest:
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
-    drawn = np.concatenate([statistic(means) for means in _resample(values, resamples, seed)])
-    probabilities = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
+    drawn_parts = [statistic(means) for means in _resample(values, resamples, seed)]
+    drawn = np.concatenate(drawn_parts)
+    tail = (1 - level) / 2
+    usual = np.array([tail, (1 + level) / 2])[:, None]
     without = statistic(_leave_one_out(values, mean))
-    low, high = _quantiles(drawn, _accelerate(probabilities, value, drawn, without))
+    probabilities = _accelerate(usual, value, drawn, without)
+    low, high = _quantiles(drawn, probabilities)
     defined = np.isfinite(drawn)
-    width = np.where(defined, drawn, -np.inf).max(0) - np.where(defined, drawn, np.inf).min(0)
+    largest = np.where(defined, drawn, -np.inf).max(0)
+    smallest = np.where(defined, drawn, np.inf).min(0)
+    width = largest - smallest
     # draws that differ only by rounding are one value, so that the interval is this value
     is_constant = np.isfinite(low) & (width <= _tolerance(drawn))
     return value, np.where(is_constant, value, low), np.where(is_constant, value, high)
@@ -105,15 +110,18 @@ def student_intervals_of_means(
     without = statistic(_leave_one_out(values, mean))
     deviations = without - without.mean(0)
     # the jackknife's variance
-    error = np.sqrt((count - 1) / count * (deviations**2).sum(0))
-    width = float(stdtrit(count - 1, (1 + level) / 2)) * error
+    variance = (count - 1) / count * (deviations**2).sum(0)
+    error = np.sqrt(variance)
+    quantile = float(stdtrit(count - 1, (1 + level) / 2))
+    width = quantile * error
     return value, value - width, value + width
 
 
 def _leave_one_out(values: Array, mean: Array) -> Array:
     """The means of all samples except one, `(n, Q)`, from those of all."""
     count = len(values)
-    return np.asarray((count * mean - values) / (count - 1))
+    sums = count * mean - values
+    return np.asarray(sums / (count - 1))
 
 
 def _resample(values: Array, resamples: int, seed: int) -> Iterator[Array]:
@@ -122,16 +130,18 @@ def _resample(values: Array, resamples: int, seed: int) -> Iterator[Array]:
     count = len(values)
     step = max(1, _CELLS // count)
     for start in range(0, resamples, step):
-        rows = generator.integers(count, size=(min(step, resamples - start), count))
+        shape = (min(step, resamples - start), count)
+        rows = generator.integers(count, size=shape)
         # one count for all resamples: each has a range of numbers of its own
         rows += count * np.arange(len(rows))[:, None]
-        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
-        yield times @ values / count
+        times = np.bincount(rows.ravel(), minlength=rows.size)
+        yield times.reshape(shape) @ values / count
 
 
 def _tolerance(drawn: Array) -> Array:
     """The largest difference of two tied draws, `(R,)`, for draws `(B, R)`: sums have rounding errors."""
-    return np.asarray(_ROUNDING * np.abs(np.where(np.isfinite(drawn), drawn, 0.0)).max(0))
+    finite = np.where(np.isfinite(drawn), drawn, 0.0)
+    return np.asarray(_ROUNDING * np.abs(finite).max(0))
 
 
 def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array) -> Array:
@@ -146,21 +156,25 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
     defined = np.isfinite(drawn)
     count = defined.sum(0)
     tolerance = _tolerance(drawn)
+    is_below = (drawn < value - tolerance) & defined
+    is_at_most = (drawn <= value + tolerance) & defined
     # twice the number of draws below the value; tied ones count as half below
-    twice_below = ((drawn < value - tolerance) & defined).sum(0) + (
-        (drawn <= value + tolerance) & defined
-    ).sum(0)
+    twice_below = is_below.sum(0) + is_at_most.sum(0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        half_a_draw = 0.5 / count
+        share_below = twice_below / (2 * count)
         # BCa's z0, from the share of draws below the value; its clip leaves half a draw at either end
-        bias = ndtri(np.clip(twice_below / (2 * count), 0.5 / count, 1 - 0.5 / count))
+        bias = ndtri(np.clip(share_below, half_a_draw, 1 - half_a_draw))
         deviation = without.mean(0) - without
         spread = (deviation**2).sum(0)
+        skewness = (deviation**3).sum(0)
         # BCa's acceleration a, by the jackknife
-        acceleration = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
+        acceleration = np.where(spread > 0, skewness / (6 * spread**1.5), 0.0)
         normal = bias + ndtri(probabilities)
         # BCa: z0 + (z0 + z) / (1 - a (z0 + z))
         corrected = ndtr(bias + normal / (1 - acceleration * normal))
-    return np.where(np.isfinite(without).all(0), corrected, np.nan)
+    is_defined = np.isfinite(without).all(0)
+    return np.where(is_defined, corrected, np.nan)
 
 
 def _quantiles(drawn: Array, probabilities: Array) -> Array:
@@ -170,12 +184,14 @@ def _quantiles(drawn: Array, probabilities: Array) -> Array:
     """
     defined = np.isfinite(drawn)
     count = defined.sum(0)
+    last = np.maximum(count - 1, 0)
     ordered = np.sort(np.where(defined, drawn, np.nan), axis=0)  # NaN comes last
-    position = probabilities * np.maximum(count - 1, 0)
+    position = probabilities * last
     is_known = np.isfinite(position) & (count >= _DEFINED * len(drawn))
     position = np.where(is_known, position, 0.0)
     before = np.floor(position).astype(np.int64)
-    after = np.minimum(before + 1, np.maximum(count - 1, 0))
+    after = np.minimum(before + 1, last)
     low = np.take_along_axis(ordered, before, axis=0)
     high = np.take_along_axis(ordered, after, axis=0)
-    return np.where(is_known, low + (high - low) * (position - before), np.nan)
+    between = low + (high - low) * (position - before)
+    return np.where(is_known, between, np.nan)

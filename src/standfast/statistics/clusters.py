@@ -54,8 +54,9 @@ def clustered_intervals(hits: Array, draws: Array, level: float) -> tuple[Array,
     >>> low.round(3), high.round(3)
     (array([0.278, 0.292]), array([1., 1.]))
     """
+    clusters = np.shape(hits)[-1]
     share, effect, independent = measure_clusters(hits, draws)
-    return limit_by_clusters(share, effect, independent, np.shape(hits)[-1], level)
+    return limit_by_clusters(share, effect, independent, clusters, level)
 
 
 def measure_clusters(hits: Array, draws: Array) -> tuple[Array, Array, Array]:
@@ -69,7 +70,8 @@ def measure_clusters(hits: Array, draws: Array) -> tuple[Array, Array, Array]:
     >>> [float(number[0]) for number in measure_clusters(np.array([[10, 10, 5, 5]]), np.full((1, 4), 10))]
     [0.75, 4.444444444444445, 40.0]
     """
-    hits, draws = np.asarray(hits, dtype=float), np.asarray(draws, dtype=float)
+    hits = np.asarray(hits, dtype=float)
+    draws = np.asarray(draws, dtype=float)
     clusters = hits.shape[-1]
     shares = hits / draws
     share = shares.mean(-1)
@@ -83,7 +85,9 @@ def measure_clusters(hits: Array, draws: Array) -> tuple[Array, Array, Array]:
     # one draw of each model: the draws are independent, whatever their variance
     single = (draws == 1).all(-1)
     effect = np.where(single, 1.0, effect)
-    return share, np.where((share > 0) & (share < 1), effect, np.nan), independent
+    is_between = (share > 0) & (share < 1)
+    effect = np.where(is_between, effect, np.nan)
+    return share, effect, independent
 
 
 def limit_by_clusters(
@@ -107,14 +111,18 @@ def limit_by_clusters(
         low, high = proportion_intervals(share, np.ones_like(share), level)
         return np.where(alone, low, 0.0), np.where(alone, high, 1.0)
     tail = (1 - level) / 2
+    quantile_of_draws = stdtrit(independent - 1, 1 - tail)
+    quantile_of_clusters = stdtrit(clusters - 1, 1 - tail)
     # Korn and Graubard: t quantiles of draws over those of clusters, since the effect comes from few clusters
-    shrink = (stdtrit(independent - 1, 1 - tail) / stdtrit(clusters - 1, 1 - tail)) ** 2
+    shrink = (quantile_of_draws / quantile_of_clusters) ** 2
     with np.errstate(invalid="ignore"):
         # `fmax`: where no effect is known (NaN), the clusters are the sample
         size = np.fmax(independent / effect * shrink, clusters)
     low, high = proportion_intervals(share * size, size, level)
     represented = tail ** (1 / clusters)
-    return np.minimum(low, share * represented), np.maximum(high, 1 - (1 - share) * represented)
+    lowest = share * represented
+    highest = 1 - (1 - share) * represented
+    return np.minimum(low, lowest), np.maximum(high, highest)
 
 
 def has_few_clusters(clusters: int) -> bool:

@@ -89,7 +89,8 @@ class Comparison:
     @property
     def order(self) -> tuple[int, ...]:
         """Indices in `names` by mean rank, the best first; ties in the order of `names`."""
-        return tuple(int(index) for index in np.argsort(self.mean_ranks, kind="stable"))
+        order = np.argsort(self.mean_ranks, kind="stable")
+        return tuple(map(int, order))
 
     @property
     def winner_set(self) -> tuple[int, ...]:
@@ -113,7 +114,8 @@ def count_needed(explainers: int, level: float = 0.05) -> int:
     >>> count_needed(2), count_needed(6)
     (6, 10)
     """
-    return max(1, math.ceil(math.log2(explainers * (explainers - 1) / level)))
+    comparisons = explainers * (explainers - 1)
+    return max(1, math.ceil(math.log2(comparisons / level)))
 
 
 def estimate_needed(comparison: Comparison) -> int | None:
@@ -129,7 +131,8 @@ def estimate_needed(comparison: Comparison) -> int | None:
     needed = max(shown, count_needed(k, comparison.level), comparison.count + 1)
     if needed > _MANY:
         return None
-    step = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    digits = math.floor(math.log10(needed))
+    step = 10 ** max(0, digits - 1)
     return int(math.ceil(needed / step) * step)
 
 
@@ -162,7 +165,9 @@ def count_more_against_controls(test: ControlTest, explainers: int) -> int | Non
     # fewer than this are too few for any effect
     fewest = math.ceil(math.log2(max(explainers, 1) / test.level))
     needed = math.ceil(max(shown, fewest, test.count + 1))
-    return None if needed > _MANY else needed - test.count
+    if needed > _MANY:
+        return None
+    return needed - test.count
 
 
 def compare(
@@ -211,17 +216,25 @@ def compare(
     pairs = list(zip(*upper, strict=True))
     untied = 0
     for i, j in pairs if count else ():
-        gain = subtract((bad_low[:, j], bad_high[:, j]), (bad_low[:, i], bad_high[:, i]))
-        p_values[i, j], effects[i, j], nonzero = signed_rank(*gain)
-        effects[j, i] = -effects[i, j]
+        bad_i = (bad_low[:, i], bad_high[:, i])
+        bad_j = (bad_low[:, j], bad_high[:, j])
+        gain = subtract(bad_j, bad_i)
+        p_values[i, j], effect, nonzero = signed_rank(*gain)
+        effects[i, j] = effect
+        effects[j, i] = -effect
         untied = max(untied, nonzero)
         for a, b in ((i, j), (j, i)):
-            difference = subtract((low[:, a], high[:, a]), (low[:, b], high[:, b]))
+            bounds_a = (low[:, a], high[:, a])
+            bounds_b = (low[:, b], high[:, b])
+            difference = subtract(bounds_a, bounds_b)
             differences[a][b] = median_interval(*difference, 1 - level)
     raw = p_values[upper] if count else np.ones(len(pairs))
     p_values[upper] = p_values.T[upper] = holm(raw)
     # of two explainers the signed-rank test of their only pair stands for Friedman's
-    statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks)
+    if k == 2:
+        statistic, p = math.nan, float(raw[0])
+    else:
+        statistic, p = friedman(ranks)
     return Comparison(
         names=tuple(names),
         direction=direction,
@@ -245,7 +258,9 @@ def compare(
 def _turn(bounds: tuple[Array, Array], direction: str) -> tuple[Array, Array]:
     """Lower and upper bounds of values of which less is better."""
     low, high = bounds
-    return (low, high) if direction == "lower" else (-high, -low)
+    if direction == "lower":
+        return low, high
+    return -high, -low
 
 
 @dataclass(frozen=True)
@@ -339,7 +354,9 @@ def compare_with_controls(
         used = ~np.isnan(values[:, [column, *control_columns]]).any(axis=1)
         low, high = to_bounds(values[used], flags[used], censored_side)
         bad_low, bad_high = _turn((low, high), direction)
-        bad = [(bad_low[:, index], bad_high[:, index]) for index in (column, *control_columns)]
+        bad = []
+        for index in (column, *control_columns):
+            bad.append((bad_low[:, index], bad_high[:, index]))
         against = [_test_one_sided(bad[0], bad_of_control) for bad_of_control in bad[1:]]
         # the control that is hardest to beat; of equal p-values that with the smallest effect
         best = max(
@@ -350,7 +367,8 @@ def compare_with_controls(
             subtract((low[:, column], high[:, column]), (low[:, best_column], high[:, best_column]))
         )
         p_beats_every = max(test.p_better for test in against)
-        p_worse_than_some = min(1.0, len(against) * min(test.p_worse for test in against))
+        smallest = min(test.p_worse for test in against)
+        p_worse_than_some = min(1.0, len(against) * smallest)
         effect = against[best].effect
         tests.append(
             ControlTest(
@@ -385,7 +403,9 @@ def _test_one_sided(explainer: tuple[Array, Array], control: tuple[Array, Array]
     if len(explainer[0]):
         p, effect, _ = signed_rank(*subtract(control, explainer))
     # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
-    return _OneSided(effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2)
+    p_above = p / 2 if effect > 0 else 1 - p / 2
+    p_below = p / 2 if effect < 0 else 1 - p / 2
+    return _OneSided(effect, p_above, p_below)
 
 
 def _correct_for_explainers(
@@ -409,9 +429,9 @@ def _correct_for_explainers(
     # the claim "worse" was multiplied by the number of controls, so each has that part of the error
     worse_errors = find_holm_levels(worse, level) / controls
     # an explainer beats its control where the interval lies above 0, or below where lower is better
-    below, above = (
-        (beats_errors, worse_errors) if direction == "higher" else (worse_errors, beats_errors)
-    )
+    below, above = worse_errors, beats_errors
+    if direction == "higher":
+        below, above = beats_errors, worse_errors
     corrected = []
     for index, (test, p_beats, p_worse) in enumerate(
         zip(tests, holm(beats), holm(worse), strict=True)

@@ -29,7 +29,9 @@ def compute_area(share: Numbers, drop: Numbers) -> Numbers:
         width = share[..., k] - share[..., k - 1]
         height = drop[..., k] + drop[..., k - 1]
         twice = twice + width * height
-    constant_part = (1 - share[..., -1]) * drop[..., -1]
+    last_share = share[..., -1]
+    last_drop = drop[..., -1]
+    constant_part = (1 - last_share) * last_drop
     area: Numbers = twice / 2 + constant_part
     return area
 
@@ -45,13 +47,15 @@ def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
     left = np.zeros(shape)
     before = np.zeros(shape)
     for k in range(share.shape[-1]):
-        width = share[..., k] - left
+        right = share[..., k]
+        after = drop[..., k]
+        width = right - left
         is_wide = width > 0
         # the part of this piece that lies before the end
         part = (end - left) / np.where(is_wide, width, 1.0)
         part = np.clip(np.where(is_wide, part, 0.0), 0.0, 1.0)
-        height = before + part * (drop[..., k] - before) / 2
+        height = before + part * (after - before) / 2
         area = area + part * width * height
-        left = share[..., k]
-        before = drop[..., k]
+        left = right
+        before = after
     return np.asarray(area)

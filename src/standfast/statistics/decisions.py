@@ -80,8 +80,10 @@ def spend_level(level: float, look: int, requirements: int = 1) -> float:
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     check_integer(look, "look")
     check_integer(requirements, "requirements")
+    part = _FIRST
     # 1 / (k (k - 1)) over k from 2 on adds up to 1, so all later looks have the rest of the error
-    part = _FIRST if look == 1 else (1 - _FIRST) / (look * (look - 1))
+    if look > 1:
+        part = (1 - _FIRST) / (look * (look - 1))
     return 1 - (1 - level) * part / requirements
 
 
@@ -112,7 +114,8 @@ def estimate_share(
     _, high = proportion_interval(met + unknown, count, level)
     low = max(0.0, (low - mistaken) / (1 - mistaken))
     high = min(1.0, high / (1 - mistaken))
-    return Estimate((met + unknown / 2) / count, low, high, level, count)
+    share = (met + unknown / 2) / count
+    return Estimate(share, low, high, level, count)
 
 
 def estimate_mean(values: Array, level: float) -> Estimate:
@@ -128,22 +131,30 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     (2.0, 4.484)
     """
     count = len(values)
-    value = float(values.mean()) if count else math.nan
-    deviation = float(values.std(ddof=1)) if count > 1 else 0.0
+    value = math.nan
+    deviation = 0.0
+    if count:
+        value = float(values.mean())
+    if count > 1:
+        deviation = float(values.std(ddof=1))
     # equal values, or one: nothing is known of how others differ
     if not deviation:
         return Estimate(value, -math.inf, math.inf, level, count)
-    reach = float(stdtrit(count - 1, 1 - (1 - level) / 2)) / math.sqrt(count)
+    quantile = float(stdtrit(count - 1, 1 - (1 - level) / 2))
+    reach = quantile / math.sqrt(count)
     lower = -reach
     upper = reach
     if count > 2:
         offset = values - value
-        skewness = float((offset**3).mean() / (offset**2).mean() ** 1.5)
+        variance = (offset**2).mean()
+        skewness = float((offset**3).mean() / variance**1.5)
         # the unbiased skewness of a sample, G1
         skewness *= math.sqrt(count * (count - 1)) / (count - 2)
         lower = min(lower, _remove_skewness(-reach, skewness, count))
         upper = max(upper, _remove_skewness(reach, skewness, count))
-    return Estimate(value, value - upper * deviation, value - lower * deviation, level, count)
+    low = value - upper * deviation
+    high = value - lower * deviation
+    return Estimate(value, low, high, level, count)
 
 
 def _remove_skewness(w: float, skewness: float, count: int) -> float:
@@ -151,7 +162,8 @@ def _remove_skewness(w: float, skewness: float, count: int) -> float:
     # without skewness the cubic is the identity, and its inverse would divide by 0
     if abs(skewness) < 1e-9:
         return w
-    return 3 / skewness * (float(np.cbrt(1 + skewness * (w - skewness / (6 * count)))) - 1)
+    cube = 1 + skewness * (w - skewness / (6 * count))
+    return 3 / skewness * (float(np.cbrt(cube)) - 1)
 
 
 def count_until(decided: Callable[[int], bool], start: int) -> int | None:
@@ -168,7 +180,10 @@ def count_until(decided: Callable[[int], bool], start: int) -> int | None:
             return None
     while high - low > max(1, high // 20):
         middle = (low + high) // 2
-        low, high = (low, middle) if decided(middle) else (middle, high)
+        if decided(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 
@@ -201,7 +216,8 @@ def foresee_mean(estimate: Estimate, limit: float) -> int | None:
     if not (math.isfinite(reach) and reach > 0) or distance < 1e-3 * reach:
         return None
     # intervals shrink as the root of the count
-    return max(estimate.count + 1, math.ceil(estimate.count * (reach / distance) ** 2))
+    needed = math.ceil(estimate.count * (reach / distance) ** 2)
+    return max(estimate.count + 1, needed)
 
 
 def count_met(
@@ -221,4 +237,5 @@ def count_met(
     else:
         met = high <= limit + margin
         unmet = low > limit + margin
-    return int(met.sum()), int(unmet.sum()), int((~met & ~unmet).sum())
+    unknown = ~met & ~unmet
+    return int(met.sum()), int(unmet.sum()), int(unknown.sum())

@@ -61,10 +61,12 @@ def make_ladder(first: int, most: int) -> tuple[int, ...]:
     check_integer(first, "first")
     check(most >= first, "most", f"at least {first}, the samples of the first look", most)
     counts = [first]
-    while 2 * counts[-1] <= most:
-        counts.append(2 * counts[-1])
+    last = first
+    while 2 * last <= most:
+        last = 2 * last
+        counts.append(last)
     # a last look that adds little takes the place of the one before
-    if most >= 1.25 * counts[-1]:
+    if most >= 1.25 * last:
         counts.append(most)
     elif len(counts) > 1:
         counts[-1] = most
@@ -77,7 +79,8 @@ def count_first(contestants: int, looks: int, level: float) -> int:
     >>> count_first(8, 5, 0.05)
     10
     """
-    return math.ceil(math.log2(looks * max(contestants - 1, 1) / level))
+    comparisons = looks * max(contestants - 1, 1)
+    return math.ceil(math.log2(comparisons / level))
 
 
 @dataclass(frozen=True)
@@ -147,50 +150,56 @@ def rank_contestants(
     low, high = to_bounds(values, flags, censored_side)
     if better == "lower":
         low, high = -high, -low
-    columns = range(values.shape[1])
+    present: list[int] = []
+    silent: list[int] = []
     counts = (~np.isnan(values)).sum(axis=0)
-    present = [column for column in columns if counts[column] >= _FEWEST]
-    silent = tuple(column for column in columns if counts[column] < _FEWEST)
+    for column, count in enumerate(counts.tolist()):
+        group = present if count >= _FEWEST else silent
+        group.append(column)
     lead = dict.fromkeys(present, 0.0)
     for number, one in enumerate(present):
         for other in present[number + 1 :]:
-            shift = _find_shift(_subtract_columns(low, high, one, other), error)
+            differences = _subtract_columns(low, high, one, other)
+            shift = _find_shift(differences, error)
             # bounds may leave a shift open: such a pair says nothing about the order
             if math.isfinite(shift):
                 lead[one] += shift
                 lead[other] -= shift
     order = tuple(sorted(present, key=lambda column: -lead[column]))
-    gaps = {
-        column: _measure_gap(low, high, column, order[0], error, better) for column in order[1:]
-    }
-    return Standings(order, gaps, silent)
+    gaps = {}
+    for column in order[1:]:
+        gaps[column] = _measure_gap(low, high, column, order[0], error, better)
+    return Standings(order, gaps, tuple(silent))
 
 
 def _subtract_columns(low: Array, high: Array, one: int, other: int) -> tuple[Array, Array]:
     """The bounds of the differences of two columns, on the rows that both have."""
-    both = ~np.isnan(low[:, [one, other]]).any(axis=1)
-    return subtract((low[both, one], high[both, one]), (low[both, other], high[both, other]))
+    is_missing = np.isnan(low[:, [one, other]])
+    both = ~is_missing.any(axis=1)
+    bounds_of_one = (low[both, one], high[both, one])
+    bounds_of_other = (low[both, other], high[both, other])
+    return subtract(bounds_of_one, bounds_of_other)
 
 
 def _find_shift(differences: tuple[Array, Array], error: float) -> float:
     """The shift alone; NaN where bounds leave it open."""
     low, high = differences
     count = len(low)
-    is_plain = 0 < count <= _FEW and np.array_equal(low, high) and bool(np.isfinite(low).all())
-    if not is_plain:
+    are_known = np.array_equal(low, high) and bool(np.isfinite(low).all())
+    if not 0 < count <= _FEW or not are_known:
         return _measure_shift(differences, error).value
     # for few values all means of pairs are found faster than the one in the middle
     means = (low[:, None] + low) / 2
-    return float(np.median(means[np.triu_indices(count)]))
+    each_pair_once = np.triu_indices(count)
+    return float(np.median(means[each_pair_once]))
 
 
 def _measure_shift(differences: tuple[Array, Array], error: float) -> Interval:
     """The shift of differences with its interval; unknown where there are none."""
     low, high = differences
     if not len(low):
-        return Interval(
-            math.nan, -math.inf, math.inf, 0, 1 - 2 * error, "unknown", (-math.inf, math.inf)
-        )
+        everywhere = (-math.inf, math.inf)
+        return Interval(math.nan, *everywhere, 0, 1 - 2 * error, "unknown", everywhere)
     return shift_interval(low, high, error, error)
 
 
@@ -198,15 +207,20 @@ def _measure_gap(
     low: Array, high: Array, column: int, leader: int, error: float, better: Better
 ) -> Gap:
     """How far a contestant is behind the leader, of values of which more is better."""
-    lag = _subtract_columns(low, high, column, leader)
+    low_lag, high_lag = _subtract_columns(low, high, column, leader)
+    count = len(low_lag)
     p_value = 1.0
-    if len(lag[0]):
-        both_sides, effect, _ = signed_rank(*lag)
+    if count:
+        both_sides, effect, _ = signed_rank(low_lag, high_lag)
         # one-sided, in the direction in which the contestant is behind
-        p_value = both_sides / 2 if effect < 0 else 1 - both_sides / 2
+        p_value = 1 - both_sides / 2
+        if effect < 0:
+            p_value = both_sides / 2
     # in the direction of the values themselves
-    difference = lag if better == "higher" else (-lag[1], -lag[0])
-    return Gap(column, leader, len(lag[0]), p_value, _measure_shift(difference, error))
+    difference = (low_lag, high_lag)
+    if better == "lower":
+        difference = (-high_lag, -low_lag)
+    return Gap(column, leader, count, p_value, _measure_shift(difference, error))
 
 
 @dataclass(frozen=True)
@@ -253,7 +267,8 @@ class RaceRules:
     @property
     def error(self) -> float:
         """Of one comparison at one look."""
-        return self.level / (len(self.ladder) * max(self.contestants - 1, 1))
+        comparisons = len(self.ladder) * max(self.contestants - 1, 1)
+        return self.level / comparisons
 
 
 @dataclass(frozen=True)
@@ -308,7 +323,8 @@ def run_race(rules: RaceRules, measure: Measure) -> Finish:
         going_on = _choose_those_that_go_on(rules, state, look)
         if not going_on:
             break
-        state.leave([column for column in state.alive if column not in going_on], "budget", look)
+        given_up = [column for column in state.alive if column not in going_on]
+        state.leave(given_up, "budget", look)
     state.look_without_decision(rules, measure)
     return state.finish()
 
@@ -357,20 +373,22 @@ class _State:
     def leave(self, columns: Sequence[int], why: Why, look: int) -> None:
         """Let some leave."""
         for column in columns:
-            self.departures.append(
-                Departure(column, why, look, self.samples, self.gaps.get(column))
-            )
+            gap = self.gaps.get(column)
+            self.departures.append(Departure(column, why, look, self.samples, gap))
         self.alive = [column for column in self.alive if column not in columns]
 
     def look_without_decision(self, rules: RaceRules, measure: Measure) -> None:
         """Use what is left of the budget for the first ones; their order may change, but nobody leaves as worse."""
         first = self.alive[:_LEAST_LEFT]
-        price = rules.ladder[0] * sum(rules.costs[column] for column in first)
-        times = int((rules.budget - self.spent) / price) if price > 0 else 0
+        step = rules.ladder[0]
+        price = step * sum(rules.costs[column] for column in first)
+        times = 0
+        if price > 0:
+            times = int((rules.budget - self.spent) / price)
         if times < 1:
             return
         self.leave(self.alive[_LEAST_LEFT:], "budget", self.looks)
-        standings = self.measure(rules, measure, self.samples + times * rules.ladder[0])
+        standings = self.measure(rules, measure, self.samples + times * step)
         if standings is not None:
             self.alive = [*standings.order, *standings.silent]
 
@@ -385,28 +403,29 @@ class _State:
 def _choose_those_that_go_on(rules: RaceRules, state: _State, look: int) -> list[int]:
     """The first ones whose next look an equal part of the rest pays for; or two, if all of the rest does; or none."""
     left = rules.budget - state.spent
+    looks_left = len(rules.ladder) - look
     step = rules.ladder[look] - state.samples
-    going_on = _keep_affordable(rules, state.alive, step, left / (len(rules.ladder) - look))
-    if len(going_on) < _LEAST_LEFT:
-        going_on = _keep_affordable(rules, state.alive[:_LEAST_LEFT], step, left)
-    return going_on if len(going_on) >= _LEAST_LEFT else []
+    going_on = _keep_affordable(rules, state.alive, step, left / looks_left)
+    if len(going_on) >= _LEAST_LEFT:
+        return going_on
+    first = _keep_affordable(rules, state.alive[:_LEAST_LEFT], step, left)
+    if len(first) >= _LEAST_LEFT:
+        return first
+    return []
 
 
 def _rank(rules: RaceRules, alive: Sequence[int], measured: tuple[Array, Array]) -> Standings:
     """The standings of those in the race, with their places among all contestants."""
     values, bounds = measured
     standings = rank_contestants(values, rules.better, rules.error, bounds, rules.censored_side)
-    gaps = {
-        alive[gap.column]: Gap(
-            alive[gap.column], alive[gap.leader], gap.count, gap.p_value, gap.difference
-        )
-        for gap in standings.gaps.values()
-    }
-    return Standings(
-        tuple(alive[column] for column in standings.order),
-        gaps,
-        tuple(alive[column] for column in standings.silent),
-    )
+    gaps = {}
+    for gap in standings.gaps.values():
+        column = alive[gap.column]
+        leader = alive[gap.leader]
+        gaps[column] = Gap(column, leader, gap.count, gap.p_value, gap.difference)
+    order = tuple(alive[column] for column in standings.order)
+    silent = tuple(alive[column] for column in standings.silent)
+    return Standings(order, gaps, silent)
 
 
 def _keep_affordable(rules: RaceRules, order: Sequence[int], step: int, share: float) -> list[int]:

@@ -35,42 +35,48 @@ def kendall(a: Array, b: Array) -> Array:
     signs_b = _sign_differences(b)
     untied_a = (signs_a**2).sum((1, 2))
     untied_b = (signs_b**2).sum((1, 2))
-    # a constant map has no pair in any order: 0, and not 0 / 0
-    scale = np.sqrt(untied_a * untied_b)
     agreement = (signs_a * signs_b).sum((1, 2))
-    return np.asarray(agreement / np.where(scale > 0, scale, 1.0))
+    scale = np.sqrt(untied_a * untied_b)
+    # a constant map has no pair in any order: 0, and not 0 / 0
+    divisor = np.where(scale > 0, scale, 1.0)
+    return np.asarray(agreement / divisor)
 
 
 def _sign_differences(maps: Array) -> Array:
     """Of each pair of entries of maps `(n, F)` which is larger, -1, 0 or 1, `(n, F, F)`."""
-    return np.asarray(np.sign(maps[:, :, None] - maps[:, None, :]))
+    differences = maps[:, :, None] - maps[:, None, :]
+    return np.asarray(np.sign(differences))
 
 
 def _mark_largest(maps: Array, k: int) -> Array:
     """Which k entries of maps `(n, F)` have the largest absolute values, bool `(n, F)`; of equal ones the first."""
-    order = np.argsort(-np.abs(maps), axis=1, kind="stable")[:, :k]
+    order = np.argsort(-np.abs(maps), axis=1, kind="stable")
+    first = order[:, :k]
     marked = np.zeros(maps.shape, dtype=bool)
-    np.put_along_axis(marked, order, True, axis=1)
+    np.put_along_axis(marked, first, True, axis=1)
     return marked
 
 
 def overlap(a: Array, b: Array, k: int) -> Array:
     """The share of the first k entries of maps `(n, F)` that both have, `(n,)`."""
     in_common = _mark_largest(a, k) & _mark_largest(b, k)
-    return np.asarray(in_common.sum(1) / min(k, a.shape[1]))
+    size = min(k, a.shape[1])
+    return np.asarray(in_common.sum(1) / size)
 
 
 def agree_in_sign(a: Array, b: Array, k: int) -> Array:
     """The share of the first k entries of either of two maps `(n, F)` whose signs are the same, `(n,)`."""
     among_first = _mark_largest(a, k) | _mark_largest(b, k)
     same_sign = np.sign(a) == np.sign(b)
-    return np.asarray((same_sign & among_first).sum(1) / among_first.sum(1))
+    agreeing = (same_sign & among_first).sum(1)
+    return np.asarray(agreeing / among_first.sum(1))
 
 
 def list_pairs(count: int) -> tuple[Array, Array]:
     """The numbers of the two maps of each pair of different seeds."""
-    pairs = np.array(list(itertools.combinations(range(count), 2)))
-    return pairs[:, 0], pairs[:, 1]
+    pairs = list(itertools.combinations(range(count), 2))
+    numbers = np.array(pairs)
+    return numbers[:, 0], numbers[:, 1]
 
 
 def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[Array, Array, Array]:
@@ -89,17 +95,18 @@ def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[A
     ([0.7], True)
     """
     mean = values.mean(1)
-    reach = stdtrit(count - 1, 0.975) * _estimate_error(values, count)
+    quantile = stdtrit(count - 1, 0.975)
+    reach = quantile * _estimate_error(values, count)
     if not correlation:
         return mean, mean - reach, mean + reach
     # atanh of 1 is not finite, as for seeds that change nothing
     inner = np.clip(mean, -1 + 1e-12, 1 - 1e-12)
     centre = np.arctanh(inner)
     # the derivative of atanh, 1 / (1 - r^2), takes the error to its scale
-    reach = reach / (1 - inner**2)  # on the scale of atanh
+    reach_of_atanh = reach / (1 - inner**2)
     is_flat = np.ptp(values, axis=1) <= 1e-12
-    low = np.where(is_flat, mean, np.tanh(centre - reach))
-    high = np.where(is_flat, mean, np.tanh(centre + reach))
+    low = np.where(is_flat, mean, np.tanh(centre - reach_of_atanh))
+    high = np.where(is_flat, mean, np.tanh(centre + reach_of_atanh))
     return mean, low, high
 
 
@@ -110,11 +117,14 @@ def _estimate_error(values: Array, count: int) -> Array:
         values, count: as of `interval_over_seeds`.
     """
     first, second = list_pairs(count)
-    sums_with_seed = [values[:, (first == seed) | (second == seed)].sum(1) for seed in range(count)]
+    sums_with_seed = []
+    for seed in range(count):
+        has_seed = (first == seed) | (second == seed)
+        sums_with_seed.append(values[:, has_seed].sum(1))
     pairs_without_seed = (count - 1) * (count - 2) / 2
-    means_without_seed = (
-        values.sum(1)[:, None] - np.stack(sums_with_seed, axis=1)
-    ) / pairs_without_seed
+    total = values.sum(1)[:, None]
+    sums_without_seed = total - np.stack(sums_with_seed, axis=1)
+    means_without_seed = sums_without_seed / pairs_without_seed
     deviations = means_without_seed - means_without_seed.mean(1, keepdims=True)
     # the jackknife: (n - 1) / n times the squared deviations of means without one seed
     over_seeds = (count - 1) / count * (deviations**2).sum(1)
@@ -127,7 +137,8 @@ def bound_equal_similarities(mean: Array, count: int) -> Array:
     """The lower end of the interval of similarities that are equal for maps that differ, `(n,)`."""
     # so many seeds could give other maps, and none of `count` did
     unseen_share = 1 - 0.05 ** (1 / count)
-    return np.where(mean > 0, mean * (1 - unseen_share) ** 2, -1.0)
+    lower_end = mean * (1 - unseen_share) ** 2
+    return np.where(mean > 0, lower_end, -1.0)
 
 
 def find_two_groups(values: Array, count: int) -> Array:
@@ -150,17 +161,21 @@ def find_two_groups(values: Array, count: int) -> Array:
     # the two seeds that are least similar are in different groups; the others are where they are more similar
     rows = np.arange(len(values))
     least_similar = values.argmin(1)
-    in_first_group = matrix[rows, first[least_similar]] >= matrix[rows, second[least_similar]]
+    to_first = matrix[rows, first[least_similar]]
+    to_second = matrix[rows, second[least_similar]]
+    in_first_group = to_first >= to_second
     is_within = in_first_group[:, first] == in_first_group[:, second]
-
-    within = np.ma.masked_array(values, ~is_within)
+    is_between = ~is_within
+    within = np.ma.masked_array(values, is_between)
     between = np.ma.masked_array(values, is_within)
     are_apart = (within.min(1) > between.max(1)).filled(False)
     within_squares = (within.var(1) * is_within.sum(1)).filled(0)
-    between_squares = (between.var(1) * (~is_within).sum(1)).filled(0)
-    is_explained = within_squares + between_squares <= 0.1 * values.var(1) * values.shape[1]
+    between_squares = (between.var(1) * is_between.sum(1)).filled(0)
+    all_squares = values.var(1) * values.shape[1]
+    is_explained = within_squares + between_squares <= 0.1 * all_squares
     size = in_first_group.sum(1)
-    return np.asarray((size >= 2) & (size <= count - 2) & are_apart & is_explained)
+    has_two_each = (size >= 2) & (size <= count - 2)
+    return np.asarray(has_two_each & are_apart & is_explained)
 
 
 def split_variance(maps: Array) -> tuple[Array, Array]:
@@ -181,11 +196,14 @@ def split_variance(maps: Array) -> tuple[Array, Array]:
     within = maps.var(2, ddof=1).mean(1).sum(-1)
     model_means = maps.mean(2, keepdims=True)
     seed_means = maps.mean(1, keepdims=True)
+    mean = maps.mean((1, 2), keepdims=True)
     # of a seed and one model alone
-    interaction = maps - model_means - seed_means + maps.mean((1, 2), keepdims=True)
-    interaction_variance = (interaction**2).sum((1, 2, 3)) / ((models - 1) * (seeds - 1))
+    interaction = maps - model_means - seed_means + mean
+    degrees = (models - 1) * (seeds - 1)
+    interaction_variance = (interaction**2).sum((1, 2, 3)) / degrees
     # the expected mean square of model means contains that of the interaction, over the seeds
-    between = model_means.var(1, ddof=1).sum((1, 2)) - interaction_variance / seeds
+    variance_of_means = model_means.var(1, ddof=1).sum((1, 2))
+    between = variance_of_means - interaction_variance / seeds
     squared_length = (maps**2).sum(-1).mean((1, 2))
     scale = np.where(squared_length > 0, squared_length, 1.0)
     return within / scale, between / scale

@@ -151,7 +151,8 @@ def bootstrap_interval(
     """
     values, flags = check_values(values, censored, censored_side, 1)
     check(statistic in ("median", "mean"), "statistic", "'median' or 'mean'", repr(statistic))
-    check(not np.isnan(values).any(), "values", "no NaN", f"{int(np.isnan(values).sum())} NaN")
+    missing = int(np.isnan(values).sum())
+    check(missing == 0, "values", "no NaN", f"{missing} NaN")
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     if len(values) == 0:
         return None
@@ -180,8 +181,12 @@ def median_over_repeats(
     ((array([[-4.]]), array([[False]])), (array([[-4.]]), array([[ True]])))
     """
     values, flags = check_values(values, censored, censored_side, 3)
-    low, high = (_nanmedian(end) for end in to_bounds(values, flags, censored_side))
-    return (high if censored_side == "upper" else low), (low != high) & ~np.isnan(high)
+    low_values, high_values = to_bounds(values, flags, censored_side)
+    low = _nanmedian(low_values)
+    high = _nanmedian(high_values)
+    medians = high if censored_side == "upper" else low
+    is_bound = (low != high) & ~np.isnan(high)
+    return medians, is_bound
 
 
 def midranks(low: Array, high: Array | None = None) -> Array:
@@ -194,11 +199,13 @@ def midranks(low: Array, high: Array | None = None) -> Array:
     >>> midranks(np.array([-np.inf, -15.0, -20.0]), np.array([-10.0, -15.0, -20.0]))
     array([2. , 2.5, 1.5])
     """
-    high = low if high is None else high
+    if high is None:
+        high = low
     k = low.shape[-1]
     if low.ndim == 1:
         below = np.searchsorted(np.sort(high), low, side="left")
-        above = k - np.searchsorted(np.sort(low), high, side="right")
+        up_to = np.searchsorted(np.sort(low), high, side="right")
+        above = k - up_to
     else:
         before = high[..., None, :] < low[..., :, None]
         below = before.sum(axis=-1)
@@ -223,26 +230,34 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     # twice the ranks minus their mean are integers, so equal statistics compare as equal
     centred = np.rint(2 * ranks).astype(np.int64) - (k + 1)
     # a row whose values are all tied is the same after each permutation
-    centred = centred[(centred != 0).any(axis=1)]
+    differs = (centred != 0).any(axis=1)
+    centred = centred[differs]
     rows = len(centred)
     if rows == 0:
         return 0.0, 1.0
-    spread = int((centred.sum(axis=0) ** 2).sum())
+    column_sums = centred.sum(axis=0)
+    spread = int((column_sums**2).sum())
     scale = (k - 1) / int((centred**2).sum())
     statistic = scale * spread
     if rows > PERMUTED_ROWS:
         rest = rows * (k - 1) - statistic
         # where all rows agree, Iman and Davenport's F is infinite
-        ratio = (rows - 1) * statistic / rest if rest > 1e-9 else math.inf
+        ratio = math.inf
+        if rest > 1e-9:
+            ratio = (rows - 1) * statistic / rest
         p = float(fdtrc(k - 1, (rows - 1) * (k - 1), ratio))
-        return statistic, max(p, math.exp((1 - rows) * math.lgamma(k + 1)))
+        smallest = math.exp((1 - rows) * math.lgamma(k + 1))
+        return statistic, max(p, smallest)
     rng = np.random.Generator(np.random.PCG64(seed))
     as_large = 0
     step = max(1, _CELLS // centred.size)
     for start in range(0, permutations, step):
         size = (min(step, permutations - start), rows, k)
-        drawn = rng.permuted(np.broadcast_to(centred, size), axis=-1)
-        as_large += int(((drawn.sum(axis=1) ** 2).sum(axis=1) >= spread).sum())
+        copies = np.broadcast_to(centred, size)
+        drawn = rng.permuted(copies, axis=-1)
+        drawn_sums = drawn.sum(axis=1)
+        drawn_spread = (drawn_sums**2).sum(axis=1)
+        as_large += int((drawn_spread >= spread).sum())
     return statistic, (1 + as_large) / (1 + permutations)
 
 
@@ -265,17 +280,24 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     >>> signed_rank(np.array([0.0, 2.0]))
     (1.0, 0.666, 1)
     """
-    high = low if high is None else high
+    if high is None:
+        high = low
     sign = (low > 0).astype(float) - (high < 0)
-    sizes = np.where(sign == 0, 0.0, np.sort(np.abs(np.stack([low, high])), axis=0))
+    both_sizes = np.abs(np.stack([low, high]))
+    smaller_and_larger = np.sort(both_sizes, axis=0)
+    sizes = np.where(sign == 0, 0.0, smaller_and_larger)
     # sizes that differ only by rounding are tied, such as 0.3 - 0.2 and 0.2 - 0.1
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
-    sizes = np.round(sizes / largest, 12) if largest > 0 else sizes
+    if largest > 0:
+        sizes = np.round(sizes / largest, 12)
     ranks = midranks(sizes[0], sizes[1])
     count = len(ranks)
     balance = float((sign * ranks).sum())
-    effect = balance / (count * (count + 1) / 2) if count else 0.0
-    weights = np.rint(2 * ranks[sign != 0]).astype(np.int64)  # integers
+    effect = 0.0
+    if count:
+        effect = balance / (count * (count + 1) / 2)
+    is_untied = sign != 0
+    weights = np.rint(2 * ranks[is_untied]).astype(np.int64)  # integers
     untied = len(weights)
     if untied == 0 or balance == 0:
         return 1.0, effect, untied
@@ -283,9 +305,12 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
         deviations = abs(balance) / math.sqrt((weights**2).sum())
         return float(2 * ndtr(-2 * deviations)), effect, untied
     chance = _sum_chances(weights)
-    positive = int(weights[sign[sign != 0] > 0].sum())
+    is_positive = sign[is_untied] > 0
+    positive = int(weights[is_positive].sum())
     # one tail in either direction: the observed sum counts in both
-    tail = min(chance[: positive + 1].sum(), chance[positive:].sum())
+    low_tail = chance[: positive + 1].sum()
+    high_tail = chance[positive:].sum()
+    tail = min(low_tail, high_tail)
     return float(min(1.0, 2 * tail)), effect, untied
 
 
@@ -309,28 +334,38 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
     if not np.array_equal(low, high):
         most = _find_median_mean(high)
     bounds = np.concatenate([low, high])
+    largest = np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0)
     # they differ by rounding
-    if abs(least - most) <= 1e-9 * np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0):
+    if abs(least - most) <= 1e-9 * largest:
         least = most
-    bound: Literal["unknown"] | None = None if least == most else "unknown"
+    bound: Literal["unknown"] | None = None
+    value = most
+    if least != most:
+        bound = "unknown"
+        value = math.nan
     below_count = _count_rejected(count, below)
     above_count = _count_rejected(count, above)
-    start = _select_mean_of_pair(low, below_count - 1) if below_count else -math.inf
-    end = _select_mean_of_pair(high, pairs - above_count) if above_count else math.inf
-    value = most if bound is None else math.nan
+    start = -math.inf
+    end = math.inf
+    if below_count:
+        start = _select_mean_of_pair(low, below_count - 1)
+    if above_count:
+        end = _select_mean_of_pair(high, pairs - above_count)
     return Interval(value, start, end, count, 1 - below - above, bound, (least, most))
 
 
 def _find_median_mean(values: Array) -> float:
     """The median of the means of all pairs of values, each with itself included."""
     pairs = len(values) * (len(values) + 1) // 2
-    middle_ranks = (pairs - 1) // 2, pairs // 2
-    return sum(_select_mean_of_pair(values, rank) for rank in middle_ranks) / 2
+    lower = _select_mean_of_pair(values, (pairs - 1) // 2)
+    upper = _select_mean_of_pair(values, pairs // 2)
+    return sum([lower, upper]) / 2
 
 
 def _select_mean_of_pair(values: Array, rank: int) -> float:
     """The mean that has `rank` smaller ones, of the means of all pairs of values, each with itself included."""
-    largest = np.abs(values[np.isfinite(values)]).max(initial=0.0) or 1.0
+    sizes = np.abs(values[np.isfinite(values)])
+    largest = sizes.max(initial=0.0) or 1.0
     # in the place of infinity: its mean with any finite number is beyond all of these
     far = 4 * largest
     ordered = np.sort(np.clip(values, -far, far))
@@ -338,7 +373,8 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
     high = float(ordered[-1])
     for _ in range(_HALVINGS):
         middle = low + (high - low) / 2
-        both_orders = int(np.searchsorted(ordered, 2 * middle - ordered, side="right").sum())
+        largest_partners = 2 * middle - ordered
+        both_orders = int(np.searchsorted(ordered, largest_partners, side="right").sum())
         with_itself = int(np.searchsorted(ordered, middle, side="right"))
         # each pair was counted in both orders, and each value once with itself
         if (both_orders + with_itself) // 2 > rank:
@@ -347,7 +383,8 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
             low = middle
     partner = np.searchsorted(ordered, 2 * high - ordered, side="right") - 1
     # the largest of those up to `high` is the one, exactly
-    means = (ordered + ordered[partner])[partner >= 0] / 2
+    sums = ordered + ordered[partner]
+    means = sums[partner >= 0] / 2
     mean = float(means.max(initial=-math.inf))
     if abs(mean) <= 1.25 * largest:
         return mean
@@ -359,10 +396,12 @@ def _count_rejected(count: int, error: float) -> int:
     pairs = count * (count + 1) // 2
     if count > EXACT_DIFFERENCES:
         # the normal approximation of the signed-rank sum, whose variance is n (n + 1) (2 n + 1) / 24
-        deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return max(0, math.floor(pairs / 2 + float(ndtri(error)) * deviation) + 1)
-    chance = _signed_rank_chances(count)
-    return int(np.searchsorted(np.cumsum(chance), error + 1e-12, side="right"))
+        variance = count * (count + 1) * (2 * count + 1) / 24
+        quantile = float(ndtri(error))
+        rank = math.floor(pairs / 2 + quantile * math.sqrt(variance))
+        return max(0, rank + 1)
+    chance = np.cumsum(_signed_rank_chances(count))
+    return int(np.searchsorted(chance, error + 1e-12, side="right"))
 
 
 @cache
@@ -389,9 +428,11 @@ def holm(p_values: Array) -> Array:
     array([0.03, 0.06, 0.06])
     """
     order = np.argsort(p_values, kind="stable")
+    tests_left = np.arange(len(order), 0, -1)
+    products = p_values[order] * tests_left
     adjusted = np.empty(len(order))
     # a step-down method: no adjusted p-value is below that of a smaller one
-    adjusted[order] = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1))
+    adjusted[order] = np.maximum.accumulate(products)
     return np.minimum(adjusted, 1.0)
 
 
@@ -401,10 +442,11 @@ def find_holm_levels(p_values: Array, level: float) -> Array:
     >>> find_holm_levels(np.array([0.001, 0.9, 0.5]), 0.06)
     array([0.02, 0.03, 0.03])
     """
+    count = len(p_values)
     order = np.argsort(p_values, kind="stable")
     rejected = int((holm(p_values) <= level).sum())
-    left = len(p_values) - np.minimum(np.arange(len(p_values)), rejected)
-    levels = np.empty(len(p_values))
+    left = count - np.minimum(np.arange(count), rejected)
+    levels = np.empty(count)
     levels[order] = level / left
     return levels
 
@@ -414,16 +456,13 @@ def check_values(
 ) -> tuple[Array, Array]:
     """The values as floats and the mask of the censored ones; raises `ArgumentError` for wrong shapes or sides."""
     values = np.asarray(values, dtype=float)
-    check(values.ndim == axes, "values", f"an array of {axes} axes", f"shape {values.shape}")
-    flags = (
-        np.zeros(values.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
-    )
-    check(
-        flags.shape == values.shape,
-        "censored",
-        f"the shape of the values, {values.shape}",
-        flags.shape,
-    )
+    shape = values.shape
+    check(values.ndim == axes, "values", f"an array of {axes} axes", f"shape {shape}")
+    if censored is None:
+        flags = np.zeros(shape, dtype=bool)
+    else:
+        flags = np.asarray(censored, dtype=bool)
+    check(flags.shape == shape, "censored", f"the shape of the values, {shape}", flags.shape)
     check(side in ("upper", "lower"), "censored_side", "'upper' or 'lower'", repr(side))
     return values, flags & ~np.isnan(values)
 
@@ -438,20 +477,26 @@ def merge_rounding(values: Array) -> Array:
     """
     if not values.size:
         return values
-    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
-    usual = float(np.median(sizes)) if len(sizes) else 0.0
+    is_number = np.isfinite(values) & (values != 0)
+    sizes = np.abs(values[is_number])
+    usual = 0.0
+    if len(sizes):
+        usual = float(np.median(sizes))
     order = np.argsort(values, axis=1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=1)
     with np.errstate(invalid="ignore"):  # the difference of two infinities
         gaps = np.diff(ordered, axis=1)
-    larger = np.maximum(np.abs(ordered[:, 1:]), np.abs(ordered[:, :-1]))
-    is_same = np.isfinite(gaps) & (gaps <= ROUNDING * np.maximum(larger, usual))
+    size = np.abs(ordered)
+    larger = np.maximum(size[:, 1:], size[:, :-1])
+    rounding = ROUNDING * np.maximum(larger, usual)
+    is_same = np.isfinite(gaps) & (gaps <= rounding)
     # of each value the column at which its run of equal values begins
     columns = np.arange(values.shape[1])
     begins_run = ~np.pad(is_same, ((0, 0), (1, 0)))
     run_starts = np.maximum.accumulate(np.where(begins_run, columns, 0), axis=1)
+    first_of_runs = np.take_along_axis(ordered, run_starts, axis=1)
     merged = np.empty_like(values)
-    np.put_along_axis(merged, order, np.take_along_axis(ordered, run_starts, axis=1), axis=1)
+    np.put_along_axis(merged, order, first_of_runs, axis=1)
     return merged
 
 
@@ -464,35 +509,47 @@ def to_bounds(values: Array, censored: Array, side: Side) -> tuple[Array, Array]
 
 def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
     """Lower and upper bounds of the differences a - b; the difference of two equal infinities is zero."""
+    a_low, a_high = a
+    b_low, b_high = b
     with np.errstate(invalid="ignore"):
-        low = a[0] - b[1]
-        high = a[1] - b[0]
+        low = a_low - b_high
+        high = a_high - b_low
     # infinity less infinity is NaN: no difference where both values are known, and else nothing is known
-    both_known = (a[0] == a[1]) & (b[0] == b[1])
-    low = np.where(np.isnan(low), np.where(both_known, 0.0, -np.inf), low)
-    high = np.where(np.isnan(high), np.where(both_known, 0.0, np.inf), high)
+    both_known = (a_low == a_high) & (b_low == b_high)
+    low_of_nan = np.where(both_known, 0.0, -np.inf)
+    high_of_nan = np.where(both_known, 0.0, np.inf)
+    low = np.where(np.isnan(low), low_of_nan, low)
+    high = np.where(np.isnan(high), high_of_nan, high)
     return low, high
 
 
 def _median_of_sorted(ordered: Array) -> float:
-    a = float(ordered[(len(ordered) - 1) // 2])
-    b = float(ordered[len(ordered) // 2])
+    count = len(ordered)
+    a = float(ordered[(count - 1) // 2])
+    b = float(ordered[count // 2])
     # two infinities have no mean but themselves, and the sum of large numbers may overflow
-    return a if a == b else a / 2 + b / 2
+    if a == b:
+        return a
+    return a / 2 + b / 2
 
 
 def _nanmedian(values: Array) -> Array:
     """`np.nanmedian` over the first axis, but also for infinite values, and without a warning if all are NaN."""
     ordered = np.sort(values, axis=0)  # NaN comes last
     present = (~np.isnan(values)).sum(axis=0)[None]
-    a = _take(ordered, np.maximum((present - 1) // 2, 0))
+    lower_middle = np.maximum((present - 1) // 2, 0)
+    a = _take(ordered, lower_middle)
     b = _take(ordered, present // 2)
-    return np.asarray(np.where(a == b, a, a / 2 + b / 2))
+    middle = a / 2 + b / 2
+    medians = np.where(a == b, a, middle)
+    return np.asarray(medians)
 
 
 def _take(ordered: Array, index: Array) -> Array:
     """The entries along the first axis, at most the last ones; `index` has one entry along it."""
-    return np.asarray(np.take_along_axis(ordered, np.minimum(index, len(ordered) - 1), axis=0)[0])
+    index = np.minimum(index, len(ordered) - 1)
+    entries = np.take_along_axis(ordered, index, axis=0)
+    return np.asarray(entries[0])
 
 
 def median_interval(low: Array, high: Array, level: float, side: Side = "upper") -> Interval:
@@ -501,29 +558,38 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     `bootstrap_interval` checks the arguments and describes the method. If the median has a finite lower and a finite
     upper bound, `side` decides which one is the value.
     """
-    count, low, high = len(low), np.sort(low), np.sort(high)
+    count = len(low)
+    low = np.sort(low)
+    high = np.sort(high)
     least = _median_of_sorted(low)
     most = _median_of_sorted(high)
-    bound = None if least == most else _find_bound(least, most, side)
-    value = {"lower": least, "unknown": math.nan}.get(bound or "", most)
+    bound: Literal["upper", "lower", "unknown"] | None = None
+    value = most
+    if least != most:
+        bound = _find_bound(least, most, side)
+    if bound == "lower":
+        value = least
+    elif bound == "unknown":
+        value = math.nan
     if count < 2:
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # the number of values below the median has the distribution Bin(n, 1/2)
     below = bdtr(np.arange(count + 1), count, 0.5)
     # l must be at least 1, and at most half of the values can lie on either side
-    order = max(
-        1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right")))
-    )
+    order = int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right"))
+    order = max(1, min(count // 2, order))
+    first = order - 1
+    last = count - order
     return Interval(
         value,
-        low=float(low[order - 1]),
-        high=float(high[count - order]),
+        low=float(low[first]),
+        high=float(high[last]),
         count=count,
-        coverage=float(1 - 2 * below[order - 1]),
+        coverage=float(1 - 2 * below[first]),
         bound=bound,
         between=(least, most),
-        low_bound=_bound_open_end(low[order - 1], high[order - 1]),
-        high_bound=_bound_open_end(high[count - order], low[count - order]),
+        low_bound=_bound_open_end(low[first], high[first]),
+        high_bound=_bound_open_end(high[last], low[last]),
     )
 
 
@@ -533,7 +599,9 @@ def _find_bound(least: float, most: float, side: Side) -> Literal["upper", "lowe
     if is_finite[side]:
         return side
     other: Side = "lower" if side == "upper" else "upper"
-    return other if is_finite[other] else "unknown"
+    if is_finite[other]:
+        return other
+    return "unknown"
 
 
 def _bound_open_end(end: float, bound: float) -> float | None:

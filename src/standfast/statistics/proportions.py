@@ -33,7 +33,8 @@ def proportion_intervals(hits: Array, samples: Array, level: float) -> tuple[Arr
     with np.errstate(invalid="ignore"):
         # with no hit the lower end is 0, with nothing else the upper end is 1: those quantiles do not exist
         low = np.where(hits > 0, betaincinv(hits, samples - hits + 1, tail), 0.0)
-        high = np.where(hits < samples, betaincinv(hits + 1, samples - hits, 1 - tail), 1.0)
+        upper_end = betaincinv(hits + 1, samples - hits, 1 - tail)
+        high = np.where(hits < samples, upper_end, 1.0)
     return low, high
 
 

@@ -89,15 +89,19 @@ def measure_agreement(ranks: Array, names: Sequence[str]) -> Agreement:
     ordered = midranks(ranks[:, used])
     m, k = ordered.shape
     if m < 2 or k < 2:
-        return Agreement(tuple(names), used, math.nan, math.nan, np.full((m, m), np.nan))
+        unknown = np.full((m, m), np.nan)
+        return Agreement(tuple(names), used, math.nan, math.nan, unknown)
     centred = ordered - (k + 1) / 2
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
     with np.errstate(invalid="ignore"):  # a metric that ties all explainers has 0 / 0, which is NaN
-        unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+        unit = centred / length
     # rounding may lead a correlation beyond 1, and that of a row with itself below it
     correlations = np.clip(unit @ unit.T, -1, 1)
-    np.fill_diagonal(correlations, np.where(np.isnan(unit[:, 0]), np.nan, 1.0))
+    is_undefined = np.isnan(unit[:, 0])
+    np.fill_diagonal(correlations, np.where(is_undefined, np.nan, 1.0))
+    w = float(_kendalls_w(ordered))
     _, p = friedman(ordered)
-    return Agreement(tuple(names), used, float(_kendalls_w(ordered)), p, correlations)
+    return Agreement(tuple(names), used, w, p, correlations)
 
 
 def measure_agreement_interval(
@@ -117,12 +121,8 @@ def measure_agreement_interval(
     1.0
     """
     ranks = np.asarray(ranks, dtype=float)
-    check(
-        ranks.ndim == 3,
-        "ranks",
-        "an array of metrics x samples x explainers",
-        f"shape {ranks.shape}",
-    )
+    expected = "an array of metrics x samples x explainers"
+    check(ranks.ndim == 3, "ranks", expected, f"shape {ranks.shape}")
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     m, n, k = ranks.shape
     present = ~np.isnan(ranks).any(axis=2)
@@ -130,23 +130,30 @@ def measure_agreement_interval(
         return None
     rng = np.random.Generator(np.random.PCG64(seed))
     # how often each sample was drawn; the first row has each sample once, so it gives W itself
-    counts = np.vstack([np.ones((1, n)), rng.multinomial(n, np.full(n, 1 / n), size=resamples)])
+    drawn_counts = rng.multinomial(n, np.full(n, 1 / n), size=resamples)
+    counts = np.vstack([np.ones((1, n)), drawn_counts])
     # a NaN would stay one where a sample was drawn 0 times
-    sums = np.einsum("bn,mnk->bmk", counts, np.where(present[..., None], ranks, 0.0), optimize=True)
+    without_nan = np.where(present[..., None], ranks, 0.0)
+    sums = np.einsum("bn,mnk->bmk", counts, without_nan, optimize=True)
     draws = counts @ present.T  # of each metric, (draws, m)
     # a draw without a sample of one metric has no mean rank for it
     complete = (draws > 0).all(axis=1)
-    values = _kendalls_w(midranks(sums[complete] / draws[complete][..., None]))
+    mean_ranks = sums[complete] / draws[complete][..., None]
+    values = _kendalls_w(midranks(mean_ranks))
     value = float(values[0])
     if math.isnan(value):
         return None
     # W is undefined for draws in which all explainers are tied
-    defined = values[1:][~np.isnan(values[1:])]
-    low = high = None
+    of_resamples = values[1:]
+    defined = of_resamples[~np.isnan(of_resamples)]
     # one sample is always drawn again, so its interval would have no width
-    if n > 1 and len(defined):
-        low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
-    return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
+    if n == 1:
+        return Interval(value, None, None, n, 0.0, None, (value, value))
+    low = high = None
+    if len(defined):
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = map(float, np.quantile(defined, ends))
+    return Interval(value, low, high, n, level, None, (value, value))
 
 
 def rank_explainers(
@@ -230,7 +237,8 @@ class _Group:
     @property
     def has_values(self) -> Array:
         """Bool (explainers,): which have any value."""
-        return np.asarray(~np.isnan(self.values).all(axis=0))
+        is_empty = np.isnan(self.values).all(axis=0)
+        return np.asarray(~is_empty)
 
     @property
     def present(self) -> list[str]:
@@ -294,25 +302,31 @@ def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list
     agreements = []
     for (data, model), group in groups.items():
         if len(group) > 1:
-            agreements.append(replace(_measure_group(group, level), data=data, model=model))
+            agreement = _measure_group(group, level)
+            agreements.append(replace(agreement, data=data, model=model))
     return agreements
 
 
 def _measure_group(rankings: Sequence[Ranking], level: float) -> Agreement:
     """The agreement of the labels of one data set and model."""
-    explainers = list(
-        dict.fromkeys(name for ranking in rankings for name in ranking.comparison.names)
-    )
-    samples = sorted({sample for ranking in rankings for sample in ranking.samples})
+    names_of_all: list[str] = []
+    samples_of_all: set[int] = set()
+    for ranking in rankings:
+        names_of_all += ranking.comparison.names
+        samples_of_all |= set(ranking.samples)
+    explainers = list(dict.fromkeys(names_of_all))
+    samples = sorted(samples_of_all)
     ranks = np.full((len(rankings), len(samples), len(explainers)), np.nan)
     mean_ranks = np.full((len(rankings), len(explainers)), np.nan)
     for m, ranking in enumerate(rankings):
         comparison = ranking.comparison
         columns = np.asarray([explainers.index(name) for name in comparison.names])
-        rows = np.searchsorted(samples, np.asarray(ranking.samples)[comparison.used])
+        used_samples = np.asarray(ranking.samples)[comparison.used]
+        rows = np.searchsorted(samples, used_samples)
         ranks[m][np.ix_(rows, columns)] = comparison.ranks
         mean_ranks[m, columns] = comparison.mean_ranks
-    agreement = measure_agreement(mean_ranks, [ranking.label for ranking in rankings])
+    labels = [ranking.label for ranking in rankings]
+    agreement = measure_agreement(mean_ranks, labels)
     interval = measure_agreement_interval(ranks[:, :, agreement.used], level)
     return replace(agreement, interval=interval, explainers=tuple(explainers))
 
@@ -321,7 +335,8 @@ def _kendalls_w(ranks: Array) -> Array:
     """W of (..., m, k) ranks, corrected for ties: the sum of squares between explainers, divided by the total one."""
     m, k = ranks.shape[-2:]
     centred = ranks - (k + 1) / 2
-    between = (centred.sum(axis=-2) ** 2).sum(axis=-1)
+    rank_sums = centred.sum(axis=-2)
+    between = (rank_sums**2).sum(axis=-1)
     total = (centred**2).sum(axis=(-1, -2))
     with np.errstate(invalid="ignore"):  # undefined if all metrics tie all explainers
         return np.asarray(between / (m * total))
@@ -334,8 +349,10 @@ def _arrange(
     value = pl.col(spec.column).cast(pl.Float64)
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
     for name in spec.only:
-        is_true = pl.col(name).cast(pl.Boolean).fill_null(False)
-        counts &= is_true if name in part.columns else pl.lit(False)
+        if name in part.columns:
+            counts &= pl.col(name).cast(pl.Boolean).fill_null(False)
+        else:
+            counts &= pl.lit(False)
     if spec.varied in part.columns:
         counts &= pl.col(spec.varied).cast(pl.Boolean).fill_null(True)
     is_censored = pl.lit(False)  # as are all values without the column

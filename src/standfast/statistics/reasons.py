@@ -128,12 +128,12 @@ def decide_reasons(
     sharing = len(hits) if reasons is None else reasons
     check_integer(sharing, "reasons", least=len(hits))
     interval_level = _find_interval_level(level, look, sharing)
-    found = [
+    decisions = [
         _decide_reason(reason_hits, reason_draws, demand, interval_level)
         for reason_hits, reason_draws in zip(hits, sizes, strict=True)
     ]
     if earlier is None:
-        return tuple(found)
+        return tuple(decisions)
     before = np.stack([np.asarray(limits, dtype=float) for limits in earlier])
     check(
         before.shape == (2, len(hits)),
@@ -141,7 +141,7 @@ def decide_reasons(
         f"two arrays ({len(hits)},)",
         f"shape {before.shape}",
     )
-    pairs = zip(found, before.T.tolist(), strict=True)
+    pairs = zip(decisions, before.T.tolist(), strict=True)
     return tuple(_keep_limits(decision, low, high, demand) for decision, (low, high) in pairs)
 
 
@@ -171,7 +171,9 @@ def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MA
     if not hits.size or draws < 1:
         return np.zeros(hits.shape, dtype=bool)
     # the probability of at least so many hits, where the probability of one is the demand
-    tails = np.where(hits > 0, betainc(np.maximum(hits, 1), draws - hits + 1, demand), 1.0)
+    at_least_one = np.maximum(hits, 1)
+    tail_of_hits = betainc(at_least_one, draws - hits + 1, demand)
+    tails = np.where(hits > 0, tail_of_hits, 1.0)
     # Benjamini and Hochberg: the i-th smallest of F may be at most i / F of the error
     limits = error * np.arange(1, len(tails) + 1) / len(tails)
     are_below = np.flatnonzero(np.sort(tails) <= limits)

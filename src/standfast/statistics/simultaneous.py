@@ -72,12 +72,8 @@ def simultaneous_means(
     (array([ 0.4, -0.2,  3. ]), array([1.2, 0.4, 3. ]), array([False, False, False]))
     """
     values = np.asarray(values, dtype=float)
-    check(
-        values.ndim == 2 and len(values) > 0,
-        "values",
-        "an array of draws x features",
-        f"shape {values.shape}",
-    )
+    is_table = values.ndim == 2 and len(values) > 0
+    check(is_table, "values", "an array of draws x features", f"shape {values.shape}")
     check(bool(np.isfinite(values).all()), "values", "finite numbers", "NaN or infinity")
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     check_integer(resamples, "resamples")
@@ -87,10 +83,12 @@ def simultaneous_means(
     if len(sums) == 1:
         unknown = np.full_like(mean, math.inf)
         return SimultaneousMeans(mean, -unknown, unknown, np.ones(mean.shape, dtype=bool))
-    centred = sums - counts[:, None] * mean
+    counts_of_rows = counts[:, None]
+    means_of_clusters = sums / counts_of_rows
+    centred = sums - counts_of_rows * mean
     error = _standard_error(centred, counts)
     varies = error > _ROUNDING * np.abs(values).max(0)
-    usual, different = _find_usual(sums / counts[:, None])
+    usual, different = _find_usual(means_of_clusters)
     few = varies & (different < _FEW)
     # of up to five values that all differ, none is the usual one
     rare = few & (different < len(sums) - 1)
@@ -103,23 +101,44 @@ def simultaneous_means(
     high = mean.copy()
     # Bonferroni: the errors of single features add up
     tail = (1 - level) / 2 / len(mean)
-    spikes = _limit_spikes(sums / counts[:, None], many, tail)
+    spikes = _limit_spikes(means_of_clusters, many, tail)
     # in many resamples none of a feature's few exceptional draws is left: there its error is far too small, and the
     # intervals of all features would be as wide as this one asks for
     common = many & ~spikes.are_seen
     if common.any():
-        below, above = _find_reach(
-            centred[:, common] / error[common], counts, level, resamples, seed
-        )
+        scaled = centred[:, common] / error[common]
+        below, above = _find_reach(scaled, counts, level, resamples, seed)
         low[common] -= error[common] * below
         high[common] += error[common] * above
     if rare.any():
-        low[rare], high[rare] = _limit_rare(
-            sums[:, rare] / counts[:, None], usual[rare], different[rare], tail
-        )
-    low, high = np.minimum(low, spikes.low), np.maximum(high, spikes.high)
+        means_of_rare = sums[:, rare] / counts_of_rows
+        ends = _limit_rare(means_of_rare, usual[rare], different[rare], tail)
+        low[rare], high[rare] = ends
+    low = np.minimum(low, spikes.low)
+    high = np.maximum(high, spikes.high)
     few |= spikes.few
     return SimultaneousMeans(mean, np.minimum(low, mean), np.maximum(high, mean), few)
+
+
+def share_unseen(draws: int, level: float = 0.95) -> float:
+    """How large a share of all draws may differ from those that were made, without one of these showing it.
+
+    No interval of a mean knows of what happened in none of its draws. With n independent draws a thing that happens in
+    the share p of all is missed with probability (1 - p)^n; the share is the p of which this is `1 - level`, about
+    3 / n at 95%.
+
+    Args:
+        draws: independent ones; of clusters how many clusters. Of none the share is 1.
+        level: with this probability a larger share would have been seen.
+
+    >>> round(share_unseen(20), 3), round(share_unseen(59), 3), share_unseen(0)
+    (0.139, 0.05, 1.0)
+    """
+    check_integer(draws, "draws", least=0)
+    check(0 < level < 1, "level", "a number between 0 and 1", level)
+    if draws == 0:
+        return 1.0
+    return 1 - float((1 - level) ** (1 / draws))
 
 
 def _sum_clusters(values: Array, clusters: Array | None) -> tuple[Array, Array]:
@@ -143,7 +162,9 @@ def _sum_clusters(values: Array, clusters: Array | None) -> tuple[Array, Array]:
 def _standard_error(centred: Array, counts: Array) -> Array:
     """Of a mean over clusters, `(F,)`, from sums `(M, F)` less what the mean gives."""
     clusters = len(centred)
-    return np.asarray(np.sqrt(clusters / (clusters - 1) * (centred**2).sum(0)) / counts.sum())
+    squares = (centred**2).sum(0)
+    variance_of_sum = clusters / (clusters - 1) * squares
+    return np.asarray(np.sqrt(variance_of_sum) / counts.sum())
 
 
 def _find_usual(means: Array) -> tuple[Array, Array]:
@@ -169,13 +190,12 @@ def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tu
         usual, different: (F,), see `_find_usual`.
         tail: the error allowed at each end of each feature.
     """
-    _, most_often = proportion_intervals(
-        different, np.full_like(different, len(means)), 1 - 2 * tail
-    )
+    draws = np.full_like(different, len(means))
+    _, most_often = proportion_intervals(different, draws, 1 - 2 * tail)
     differences = means - usual
-    return usual + most_often * min(differences.min(), 0), usual + most_often * max(
-        differences.max(), 0
-    )
+    lowest = min(differences.min(), 0)
+    highest = max(differences.max(), 0)
+    return usual + most_often * lowest, usual + most_often * highest
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,36 +233,40 @@ def _limit_spikes(means: Array, many: Array, tail: float) -> _Spikes:
     """
     lengths = np.abs(means - np.median(means, axis=0))
     deviations = _NORMAL * np.median(lengths, axis=0)
-    distances = np.divide(lengths, deviations, out=np.zeros_like(lengths), where=deviations > 0)
-    is_far = (distances > _FAR) & (lengths > _INVISIBLE * np.abs(means).max())
+    has_spread = deviations > 0
+    distances = np.divide(lengths, deviations, out=np.zeros_like(lengths), where=has_spread)
+    is_visible = lengths > _INVISIBLE * np.abs(means).max()
+    is_far = (distances > _FAR) & is_visible
     far = is_far.sum(0)
-    rare = many & (far < _FEW) & (deviations > 0)
+    rare = many & (far < _FEW) & has_spread
     nearly_far = (distances > _FAR / 2).sum(0) - far
     nothing = np.full(len(far), math.inf)
     nowhere = np.zeros(len(far), dtype=bool)
     if far[rare].sum() <= nearly_far[rare].sum():
         return _Spikes(nowhere, nowhere, nothing, -nothing)
-    _, most_often = proportion_intervals(far, np.full_like(far, len(means)), 1 - 2 * tail)
+    draws = np.full_like(far, len(means))
+    _, most_often = proportion_intervals(far, draws, 1 - 2 * tail)
     longest = np.where(is_far, lengths, 0.0)[:, rare].max()
-    reach = most_often * np.minimum(distances[:, rare].max() * deviations, longest)
+    farthest = distances[:, rare].max()
+    reach = most_often * np.minimum(farthest * deviations, longest)
     usual, error = _measure_usual(means, is_far)
     are_seen = nowhere
     if len(means) >= 2 * _FEW:  # among fewer draws, four are no exceptions
         are_seen = rare & (far > 0)
-        reach += np.where(are_seen, float(stdtrit(len(means) - _FEW, 1 - tail)) * error, 0.0)
-    return _Spikes(
-        rare,
-        are_seen,
-        np.where(rare, usual - reach, nothing),
-        np.where(rare, usual + reach, -nothing),
-    )
+        quantile = float(stdtrit(len(means) - _FEW, 1 - tail))
+        reach += np.where(are_seen, quantile * error, 0.0)
+    low = np.where(rare, usual - reach, nothing)
+    high = np.where(rare, usual + reach, -nothing)
+    return _Spikes(rare, are_seen, low, high)
 
 
 def _measure_usual(means: Array, is_far: Array) -> tuple[Array, Array]:
     """The mean of the draws `(M, F)` that are not far, and its standard error, `(F,)` each."""
     others = np.ma.masked_array(means, is_far)
     count = others.count(axis=0)
-    return others.mean(0).filled(0.0), others.std(0, ddof=1).filled(0.0) / np.sqrt(count)
+    mean = others.mean(0).filled(0.0)
+    deviation = others.std(0, ddof=1).filled(0.0)
+    return mean, deviation / np.sqrt(count)
 
 
 def _find_reach(
@@ -260,18 +284,22 @@ def _find_reach(
     far_tail = max(symmetric, _take_quantile(towards_tail, one_sided))
     near_tail = max(symmetric, _take_quantile(away, one_sided))
     leans_up = _find_longer_tail(scaled) > 0
-    return np.where(leans_up, far_tail, near_tail), np.where(leans_up, near_tail, far_tail)
+    below = np.where(leans_up, far_tail, near_tail)
+    above = np.where(leans_up, near_tail, far_tail)
+    return below, above
 
 
 def _take_quantile(ordered: Array, level: float) -> float:
     """The quantile of values in their order `(B,)`, rounded up."""
-    rank = min(len(ordered), math.ceil(level * (len(ordered) + 1)))
+    count = len(ordered)
+    rank = min(count, math.ceil(level * (count + 1)))
     return float(ordered[rank - 1])
 
 
 def _find_longer_tail(scaled: Array) -> Array:
     """For each column of `(M, F)`, whose mean is 0, 1 if it is skewed upwards, and else -1, `(F,)`."""
-    return np.where((scaled**3).sum(0) >= 0, 1.0, -1.0)
+    skewness = (scaled**3).sum(0)
+    return np.where(skewness >= 0, 1.0, -1.0)
 
 
 def _largest_deviations(
@@ -292,19 +320,20 @@ def _largest_deviations(
     products = scaled * counts[:, None]
     longer_tail = _find_longer_tail(scaled)
     for start in range(0, resamples, step):
-        rows = generator.integers(clusters, size=(min(step, resamples - start), clusters))
+        shape = (min(step, resamples - start), clusters)
+        rows = generator.integers(clusters, size=shape)
+        # one histogram for all resamples: each has bins of its own
         rows += clusters * np.arange(len(rows))[:, None]
-        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape).astype(float)
+        histogram = np.bincount(rows.ravel(), minlength=rows.size)
+        times = histogram.reshape(rows.shape).astype(float)
         draws = (times @ counts)[:, None]
         offset = times @ scaled / draws  # of the resample's mean from that of the sample
         # the sum of squared deviations of clusters from the resample's own mean, expanded
-        spread = (
-            times @ squares
-            - 2 * offset * (times @ products)
-            + offset**2 * (times @ counts**2)[:, None]
-        )
+        squared_counts = (times @ counts**2)[:, None]
+        spread = times @ squares - 2 * offset * (times @ products) + offset**2 * squared_counts
         # rounding may lead a sum of squares below 0
-        error = np.sqrt(clusters / (clusters - 1) * np.maximum(spread, 0.0)) / draws
+        variance_of_sum = clusters / (clusters - 1) * np.maximum(spread, 0.0)
+        error = np.sqrt(variance_of_sum) / draws
         deviations = _studentise(offset, error) * longer_tail
         yield np.abs(deviations).max(1), deviations.max(1), -deviations.min(1)
 
@@ -313,5 +342,6 @@ def _studentise(offset: Array, error: Array) -> Array:
     """Their ratio; infinite where all draws of a resample are equal, and differ from the mean."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = offset / error
-    without_error = np.where(np.abs(offset) > _NO_ERROR, np.copysign(math.inf, offset), 0.0)
+    infinite = np.copysign(math.inf, offset)
+    without_error = np.where(np.abs(offset) > _NO_ERROR, infinite, 0.0)
     return np.where(error > _NO_ERROR, ratio, without_error)

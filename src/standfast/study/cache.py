@@ -58,7 +58,8 @@ def results_folder() -> Path | None:
     named = os.environ.get("STANDFAST_CACHE")
     if named == OFF:
         return None
-    return Path(named or pooch.os_cache("standfast")).expanduser().absolute() / "results"
+    folder = Path(named or pooch.os_cache("standfast")).expanduser()
+    return folder.absolute() / "results"
 
 
 def run_kept(

@@ -88,5 +88,7 @@ def run_within(seconds: float, function: Callable[[], None]) -> bool:
 
 def _set_pending(thread: int, error: type[BaseException] | None) -> None:
     """Have an error raised in a thread at its next line; with None, none."""
-    pending = None if error is None else ctypes.py_object(error)
+    pending = None
+    if error is not None:
+        pending = ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), pending)

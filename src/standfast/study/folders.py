@@ -149,7 +149,10 @@ class RemoteFolder(Folder):
                 "address", "a folder, or an address that fsspec knows", f"{scheme}://"
             ) from error
         protocol = self.system.protocol
-        self.protocols = {protocol} if isinstance(protocol, str) else set(protocol)
+        if isinstance(protocol, str):
+            self.protocols = {protocol}
+        else:
+            self.protocols = set(protocol)
 
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
@@ -159,7 +162,8 @@ class RemoteFolder(Folder):
         beside = path
         if self.protocols & _GRADUAL:
             # process and thread, as several may write the same name at once
-            beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
+            writer = f"{os.getpid()}-{threading.get_ident()}"
+            beside = f"{path}.{writer}.part"
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.system.pipe_file(beside, content)

@@ -119,7 +119,8 @@ class Guard:
     """
 
     def __init__(self, model: Model, sample: Tensor) -> None:
-        self.model, self.sample = model, sample.to(model.device)
+        self.model = model
+        self.sample = sample.to(model.device)
         #: each module with its attributes, and with copies of those that are dictionaries: hooks, parameters, parts
         self.parts: list[tuple[nn.Module, dict[str, Any], dict[str, dict[Any, Any]]]] = []
         for part in model.module.modules():
@@ -133,8 +134,12 @@ class Guard:
             (part, part.training) for part in model.module.modules() if hasattr(part, "training")
         ]
         # by their place in memory: layers may share a tensor
-        tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
-        self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
+        tensors: dict[int, Tensor] = {}
+        for tensor in (*model.module.parameters(), *model.module.buffers()):
+            tensors[id(tensor)] = tensor
+        self.tensors = []
+        for tensor in tensors.values():
+            self.tensors.append((tensor, tensor.detach().clone(), tensor.requires_grad))
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
         self.functions = TorchFunctions(model.module)
         self.answer = self._ask()
@@ -152,7 +157,8 @@ class Guard:
             return True
         undone = self.restore()
         then = "this was undone" if undone else "this could not be undone"
-        warn_user(f"explainer {explainer!r} has changed the model ({', '.join(changes)}); {then}")
+        what = ", ".join(changes)
+        warn_user(f"explainer {explainer!r} has changed the model ({what}); {then}")
         return undone
 
     def _restore_shared(self) -> list[str]:
@@ -167,7 +173,10 @@ class Guard:
     def find_changes(self) -> list[str]:
         """What is not as it was: hooks, mode, weights, gradients; or only the answers."""
         changes = []
-        if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
+        hooks_changed = [
+            _list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts
+        ]
+        if any(hooks_changed):
             changes.append("hooks")
         if any(part.training != mode for part, mode in self.modes):
             changes.append("mode")
@@ -233,7 +242,8 @@ def _wraps_by_torch(new: object, old: object) -> bool:
     ):
         return False
     # what torch wraps keeps the old function in a closure or under `__wrapped__`
-    return any(inner is old for inner in (getattr(new, "__wrapped__", None), *read_closure(new)))
+    kept = [getattr(new, "__wrapped__", None), *read_closure(new)]
+    return any(inner is old for inner in kept)
 
 
 def _is_code(entry: object) -> bool:
@@ -271,12 +281,15 @@ def _name_entry(namespace: Any, name: str) -> str:
     """As a user would write it."""
     if not isinstance(namespace, type):
         return f"{namespace.__name__}.{name}"
-    return f"{namespace.__module__.partition('.modules')[0]}.{namespace.__qualname__}.{name}"
+    module = namespace.__module__.partition(".modules")[0]
+    return f"{module}.{namespace.__qualname__}.{name}"
 
 
 def _hold_the_same(first: Tensor, second: Tensor) -> bool:
     """Whether two tensors have the same values; those that are no numbers count as equal."""
-    return torch.equal(first, second) or torch.equal(first.nan_to_num(), second.nan_to_num())
+    if torch.equal(first, second):
+        return True
+    return torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
 def _list_hooks(attributes: Mapping[str, Any]) -> list[list[int]]:
@@ -288,8 +301,12 @@ def _same(first: list[Tensor] | None, second: list[Tensor] | None) -> bool:
     """Whether two answers, with their derivatives, are the same but for rounding."""
     if first is None or second is None:
         return first is second
-    return len(first) == len(second) and all(map(_are_close, first, second))
+    if len(first) != len(second):
+        return False
+    return all(map(_are_close, first, second))
 
 
 def _are_close(first: Tensor, second: Tensor) -> bool:
-    return first.shape == second.shape and torch.allclose(first, second, 1e-5, 1e-5, equal_nan=True)
+    if first.shape != second.shape:
+        return False
+    return torch.allclose(first, second, 1e-5, 1e-5, equal_nan=True)

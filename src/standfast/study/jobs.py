@@ -66,7 +66,9 @@ def job_seed(seed: int, repeat: int) -> int:
     """
     if repeat == 0:
         return seed
-    return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
+    digest_of_both = hashlib.sha256(f"{seed}/{repeat}".encode()).digest()
+    # 7 bytes fit into a whole number of 64 bits with a sign
+    return int.from_bytes(digest_of_both[:7], "big")
 
 
 def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
@@ -124,9 +126,10 @@ class ModelOnData:
             cut_metric = metric.bind(inputs=self.inputs, rows=slice(start, stop))
             # metrics that hold nothing for single samples return themselves
             holds_no_samples = cut_metric is metric
-            self._digests_of_cut_metrics[key] = (
-                self.metric_digests[label] if holds_no_samples else Description(cut_metric).digest
-            )
+            if holds_no_samples:
+                self._digests_of_cut_metrics[key] = self.metric_digests[label]
+            else:
+                self._digests_of_cut_metrics[key] = Description(cut_metric).digest
         return self._digests_of_cut_metrics[key]
 
 
@@ -183,7 +186,8 @@ class Pool:
     def choose_size(self, seconds: float) -> int:
         """How many samples a job gets that takes so many seconds."""
         affordable = int(seconds / self.seconds)
-        size = max(1, min(self.count, self._count_that_fits(), max(affordable, self.filling)))
+        wished = max(affordable, self.filling)
+        size = max(1, min(self.count, self._count_that_fits(), wished))
         # equal jobs end at the same time, where workers share them
         jobs = math.ceil(self.count / size)
         return math.ceil(self.count / jobs)  # jobs of about the same size
@@ -202,7 +206,10 @@ class Pool:
     def cut(self, size: int) -> list[Job]:
         """Jobs of so many samples; the last one may have fewer."""
         starts = range(0, self.count, size)
-        return [self._make_job(start, min(start + size, self.count)) for start in starts]
+        jobs = []
+        for start in starts:
+            jobs.append(self._make_job(start, min(start + size, self.count)))
+        return jobs
 
     def _make_job(self, start: int, stop: int) -> Job:
         # in this order, which is a part of the identity of stored jobs

@@ -65,7 +65,8 @@ def hold_lease(folder: Folder) -> Iterator[None]:
             if ended.wait(_RENEWED):
                 return
             with contextlib.suppress(Exception):  # the next time will do
-                if _read(folder)[1].get("token", own_record["token"]) != own_record["token"]:
+                _, record = _read(folder)
+                if record.get("token", own_record["token"]) != own_record["token"]:
                     _log.warning(
                         "another run has taken over %s, because this one was not heard of",
                         folder.address,
@@ -158,7 +159,9 @@ def _read(folder: Folder) -> tuple[bytes, dict[str, Any]]:
         content = json.loads(stored)
     except ValueError:
         return stored, {}
-    return stored, content if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        content = {}
+    return stored, content
 
 
 def _system() -> str:

@@ -12,15 +12,8 @@ from torch import Tensor
 from standfast.model import Model, module_name
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Samples, SamplesPart, Tried
 from standfast.segments import check_one_for_all
-from standfast.study.identity import (
-    AnswerNumbers,
-    Description,
-    ModelContent,
-    answer_rows,
-    ask_inputs,
-    ask_model,
-    describe_model,
-)
+from standfast.study.answers import AnswerNumbers, answer_rows, ask_inputs, ask_model
+from standfast.study.identity import Description, ModelContent, describe_model
 from standfast.study.store import digest, tensor_digest
 
 
@@ -198,7 +191,10 @@ class AnswerMemory:
             self.answers[key] = {"identity": identity, **answers.plain}
             return identity
         # the longer answers can be compared with more samples later
-        longer = before if len(before) > len(answers) else answers
+        if len(before) > len(answers):
+            longer = before
+        else:
+            longer = answers
         self.answers[key] = {"identity": stored["identity"], **longer.plain}
         # the identity of the first answers stays, which stored jobs have in theirs
         return stored["identity"]

@@ -25,14 +25,14 @@ from standfast.explainers import Explainer
 from standfast.metrics.base import Metric
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid
-from standfast.study.identity import (
+from standfast.study.answers import (
     AnswerNumbers,
-    Description,
     ask_explainer,
     ask_nearby,
     ask_reader,
     find_composition,
 )
+from standfast.study.identity import Description
 from standfast.study.jobs import (
     SECONDS,
     Job,
@@ -253,8 +253,9 @@ def _ask_explainers(
     Some are identified by the maps that they make, and not only by their code: those of the user's, and those that read
     the inside of a black box.
     """
-    first_samples = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
-    is_composed = find_composition(meeting.model) is not None
+    # an explainer is asked with these: the model of the first samples, their inputs, and what is explained of them
+    model_and_samples = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
+    is_black_box = find_composition(meeting.model) is not None
     explanations: dict[str, _Explanations] = {}
     for name, explainer in grid.explainers.items():
         digests = [configurations.explainers[name]]
@@ -262,12 +263,12 @@ def _ask_explainers(
         maps: AnswerNumbers | None = None
         if name in configurations.user_explainers:
             began = time.perf_counter()
-            maps = ask_explainer(explainer, *first_samples)
+            maps = ask_explainer(explainer, *model_and_samples)
             took = time.perf_counter() - began
             # asking it also starts a process, which says nothing of its pace
             seconds = max(0.0, took - _SECONDS_OF_ASKING) / _EXPLANATIONS_ASKED
-        elif explainer.reads_inside and is_composed:
-            maps = ask_reader(explainer, *first_samples)
+        elif explainer.reads_inside and is_black_box:
+            maps = ask_reader(explainer, *model_and_samples)
         if maps is not None:
             digests.append(memory.remember(maps, meeting.data, meeting.name, digests[0]))
         explanations[name] = _Explanations(digests, seconds)
@@ -400,7 +401,10 @@ def _count_filling(metric: Metric, explainer: Explainer) -> int:
 def _describe_bound(metric: Metric, explainer: Explainer) -> list[str]:
     """The digest of the metric bound to this explainer, as a list of one; an empty list where that changes nothing."""
     bound = metric.bind(explainer=explainer)
-    is_other = bound is not metric and Description(bound).content != Description(metric).content
+    if bound is metric:
+        is_other = False
+    else:
+        is_other = Description(bound).content != Description(metric).content
     if is_other:
         return [Description(bound).digest]
     return []

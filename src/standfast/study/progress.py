@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ class Progress:
         failed: the number of jobs that failed.
         earlier: the number of jobs that the store had before.
         left: about how many seconds are left; None while too little is known.
+        ends: when the run ends, done or not, as `time.monotonic` counts.
     """
 
     done: int
@@ -42,6 +44,7 @@ class Progress:
     failed: int = 0
     earlier: int = 0
     left: float | None = None
+    ends: float = math.inf
 
     def describe_count(self, seconds: float) -> str:
         """The number of jobs done in so many seconds, of all jobs, and the rate."""
@@ -49,7 +52,9 @@ class Progress:
             return f"nothing to do: {self.earlier} jobs were done before"
         text = f"{self.done}/{self.total} jobs"
         if self.done == 0:
-            return text + (f" ({self.earlier} were done before)" if self.earlier else "")
+            if self.earlier:
+                text += f" ({self.earlier} were done before)"
+            return text
         rate = self.done / max(seconds, 1e-9)
         if rate >= 1:
             return f"{text}, {rate:.3g}/s"
@@ -68,15 +73,37 @@ class Progress:
         count = self.describe_count(running)
         if self.total == 0:
             return count
-        left = "time left not known yet"
-        if self.left is not None:
-            left = f"about {format_clock(self.left)} left"
-        done = f"{self.share:.0%} {count}"
+        done = f"{self.share_at(elapsed):.0%} {count}"
         facts = [done, f"{format_clock(elapsed)} elapsed"]
         if self.done < self.total:
-            facts.insert(1, left)
-        failed = f" ({self.failed} failed)" if self.failed else ""
+            facts.insert(1, self._describe_left())
+        failed = ""
+        if self.failed:
+            failed = f" ({self.failed} failed)"
         return f"{', '.join(facts)}: {self.current}{failed}"
+
+    def share_at(self, elapsed: float) -> float:
+        """The share that is done: of the work, or of the time if that ends first.
+
+        Args:
+            elapsed: seconds since the call.
+        """
+        if self.ends == math.inf or self.done == self.total:
+            return self.share
+        return max(self.share, elapsed / (elapsed + self._rest))
+
+    @property
+    def _rest(self) -> float:
+        """The seconds until the run ends, done or not."""
+        return max(self.ends - time.monotonic(), 0.0)
+
+    def _describe_left(self) -> str:
+        """The time that is left, or that is left at most."""
+        if self.left is not None and self.left <= self._rest:
+            return f"about {format_clock(self.left)} left"
+        if self.ends < math.inf:
+            return f"{format_clock(self._rest)} left at most"
+        return "time left not known yet"
 
 
 @dataclass
@@ -142,7 +169,8 @@ class EtaEstimator:
     def share(self) -> float:
         """The share of all work that is done."""
         total = sum(self.total.values())
-        done = _add_up(self.finished.values()).work + _add_up(self.running.values()).work
+        finished, running = _add_up(self.finished.values()), _add_up(self.running.values())
+        done = finished.work + running.work
         if total:
             return done / total
         return 0.0
@@ -217,11 +245,13 @@ class _Run:
     def describe(self, seconds: float) -> tuple[float, str]:
         """The share that is done, and words, so many seconds after the beginning."""
         if self.progress is None:
-            step = f" ({self.step})" if self.step else ""
+            step = ""
+            if self.step:
+                step = f" ({self.step})"
             words = f"preparing: models and explainers are asked{step}"
             return 0.0, f"{words}, {format_clock(seconds)} elapsed"
         nothing_to_do = self.progress.total == 0
-        share = 1.0 if nothing_to_do else self.progress.share
+        share = 1.0 if nothing_to_do else self.progress.share_at(seconds)
         return share, self.progress.describe(seconds, seconds - self.began)
 
 

@@ -126,7 +126,7 @@ def run_grid(
         began = time.monotonic()
         text = "%d jobs, of which %d were done before; results are stored in %s"
         logger.info(text, len(plan.jobs), earlier, where.address)
-        tally = _Tally(pending, earlier, progress)
+        tally = _Tally(pending, earlier, progress, ends=began + seconds)
         ended = run_within(seconds, lambda: _do_jobs(plan.grid, store, executor, tally))
         if not ended:
             # only what has ended, or the results would look incomplete
@@ -156,7 +156,9 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
         warning = "a stored job is damaged and is"
         if many:
             warning = f"{len(damaged)} stored jobs are damaged and are"
-        warn_user(f"{warning} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+        others = "; the first" if many else ""
+        first_problem = next(iter(damaged.values()))
+        warn_user(f"{warning} done again{others}: {first_problem}")
     pending = [
         job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged
     ]
@@ -212,13 +214,18 @@ class _Tally:
     """
 
     def __init__(
-        self, pending: Sequence[Job], earlier: int, progress: Callable[[Progress], None] | None
+        self,
+        pending: Sequence[Job],
+        earlier: int,
+        progress: Callable[[Progress], None] | None,
+        ends: float = math.inf,
     ) -> None:
         self.pending = pending
         self.ended = 0
         self.failed: list[Job] = []
         self._earlier = earlier
         self._progress = progress
+        self._ends = ends
         self._eta = EtaEstimator(pending)
 
     @property
@@ -229,7 +236,8 @@ class _Tally:
     def begin(self) -> None:
         """Show that the run begins."""
         if self._progress:
-            self._progress(Progress(0, len(self.pending), 0.0, "starting", 0, self._earlier))
+            count = len(self.pending)
+            self._progress(Progress(0, count, 0.0, "starting", 0, self._earlier, ends=self._ends))
 
     def tell(self, job: Job, share: float) -> None:
         """Show that this share of a job is done."""
@@ -245,6 +253,7 @@ class _Tally:
             failed=len(self.failed),
             earlier=self._earlier,
             left=None if is_last else self._eta.estimate_left(),
+            ends=self._ends,
         )
         self._progress(progress)
 
@@ -254,7 +263,10 @@ class _Tally:
         self.ended += 1
         if outcome.failed:
             self.failed.append(job)
-        word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+        if outcome.failed:
+            word, level = "failed", logging.WARNING
+        else:
+            word, level = "done", logging.DEBUG
         coordinates = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
         text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
         logger.log(level, text, self.ended, len(self.pending), word, *coordinates)

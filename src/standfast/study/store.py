@@ -73,7 +73,8 @@ def tensor_digest(tensor: Tensor) -> str:
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
     # bytes alone would not tell two shapes from each other
     form = str((array.shape, array.dtype.str))
-    return hashlib.sha256(array.tobytes() + form.encode()).hexdigest()[:16]
+    content = array.tobytes() + form.encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 class DamagedFileError(StandfastError):
@@ -82,7 +83,10 @@ class DamagedFileError(StandfastError):
     def __init__(self, reason: str, where: str = "", advice: str = "") -> None:
         self.reason = reason
         self.where = where
-        super().__init__(f"{where} is damaged ({reason}). {advice}" if where else reason)
+        message = reason
+        if where:
+            message = f"{where} is damaged ({reason}). {advice}"
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -97,11 +101,10 @@ class JobFiles:
 
 def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> JobFiles:
     """A finished job; `record["job"]` is its identity."""
-    arrays = {
-        name: np.ascontiguousarray(tensor.detach().cpu().numpy())
+    arrays = {}
+    for name, tensor in tensors.items():
         # safetensors takes only arrays without gaps
-        for name, tensor in tensors.items()
-    }
+        arrays[name] = np.ascontiguousarray(tensor.detach().cpu().numpy())
     about = {"job": record["job"], "seal": EMPTY_SEAL}
     packed = fill_seal(save_arrays(arrays, about)) if arrays else None
     record = {**record, "status": "done", "artefacts": bool(arrays)}
@@ -117,8 +120,12 @@ def pack_failure(record: dict[str, Any], error: str, traceback: str) -> JobFiles
         "error": error,
         "traceback": traceback,
     }
-    cells = {key: cell for key, cell in record.items() if isinstance(cell, str | int | float)}
-    return JobFiles(record["job"], True, _write_parquet(pl.DataFrame([cells]), record))
+    cells = {}
+    for key, cell in record.items():
+        if isinstance(cell, str | int | float):
+            cells[key] = cell
+    table = _write_parquet(pl.DataFrame([cells]), record)
+    return JobFiles(record["job"], True, table)
 
 
 class Store:
@@ -130,7 +137,10 @@ class Store:
     """
 
     def __init__(self, address: str | Path | Folder, lasting: bool = True) -> None:
-        self.folder = address if isinstance(address, Folder) else open_folder(address)
+        if isinstance(address, Folder):
+            self.folder = address
+        else:
+            self.folder = open_folder(address)
         self.lasting = lasting
 
     def statuses(self) -> dict[str, str]:
@@ -149,7 +159,8 @@ class Store:
         """Store a job. Its table is written last, and makes it count as done."""
         # arrays first: the table makes the job count as done
         if packed.arrays is not None:
-            self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays, self.lasting)
+            artefacts = f"artefacts/{packed.job}.safetensors"
+            self.folder.write(artefacts, packed.arrays, self.lasting)
         ending = _FAILED if packed.failed else _DONE
         self.folder.write(f"jobs/{packed.job}{ending}", packed.table, self.lasting)
 
@@ -212,9 +223,8 @@ class Store:
             # before the seal: a file of another version may have it elsewhere
             if content.get("schema") != SCHEMA:
                 got = f"schema {content.get('schema')} in {self.folder.address}"
-                raise ArgumentError(
-                    "results", f"a {name.removesuffix('.json')} of schema {SCHEMA}", got
-                )
+                expected = f"a {name.removesuffix('.json')} of schema {SCHEMA}"
+                raise ArgumentError("results", expected, got)
             _check_seal(text)
             return {key: value for key, value in content.items() if key != "seal"}
 
@@ -223,13 +233,20 @@ class Store:
 
         Without a manifest it has these alone; in a folder without results they are empty.
         """
-        manifest = self.manifest() if self.folder.exists(MANIFEST) else {}
+        if self.folder.exists(MANIFEST):
+            manifest = self.manifest()
+        else:
+            manifest = {}
         return {**manifest, **self._merge_remembered(manifest)}
 
     def _merge_remembered(self, manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The sizes and answers that are stored here, with those of a manifest, which count where both have one."""
         stored = self._read_remembered()
-        return {part: {**stored[part], **(manifest.get(part) or {})} for part in _REMEMBERED}
+        merged = {}
+        for part in _REMEMBERED:
+            # what the manifest says is newer
+            merged[part] = {**stored[part], **(manifest.get(part) or {})}
+        return merged
 
     def _read_remembered(self) -> dict[str, dict[str, Any]]:
         """The sizes of jobs and the answers of models; empty where their file is missing or damaged."""
@@ -254,7 +271,10 @@ class Store:
             FileNotFoundError: there is none.
             DamagedFileError: the file is damaged, or it is that of another job, or of a job that ended otherwise.
         """
-        ending, status = (_FAILED, "failed") if failed else (_DONE, "done")
+        if failed:
+            ending, status = _FAILED, "failed"
+        else:
+            ending, status = _DONE, "done"
         name = f"jobs/{job}{ending}"
         with self._name_damage(name):
             record, frame = _read_parquet(self.folder.read(name))
@@ -298,10 +318,10 @@ class Store:
         def look(job: str) -> str:
             try:
                 name = f"{job}.safetensors"
-                if self.read(job)[0]["artefacts"] and name not in stored:
-                    raise DamagedFileError(
-                        "it is missing", f"{self.folder.address}/artefacts/{name}"
-                    )
+                record, *_ = self.read(job)
+                if record["artefacts"] and name not in stored:
+                    where = f"{self.folder.address}/artefacts/{name}"
+                    raise DamagedFileError("it is missing", where)
                 if isinstance(self.folder, LocalFolder):
                     self.read_artefacts(job)
             except DamagedFileError as error:
@@ -315,7 +335,9 @@ class Store:
 
     def _open_pool(self) -> ThreadPoolExecutor:
         # remote folders wait most of the time, so many questions at once are faster
-        return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
+        # a network waits, a disk does not
+        threads = 2 if isinstance(self.folder, LocalFolder) else 16
+        return ThreadPoolExecutor(threads)
 
     def check_files(self) -> dict[str, str]:
         """What is wrong with each file of the results, by name; empty for nothing."""
@@ -359,11 +381,17 @@ class Store:
         for record, frame in fresh:
             if record["status"] == "done":
                 rows = frame.with_columns(pl.lit(record["job"]).alias("job"))
-                frames.setdefault(tuple(rows.schema.items()), []).append(rows)
-        parts = [samples, *(pl.concat(same) for same in frames.values())]
+                columns = tuple(rows.schema.items())
+                frames.setdefault(columns, []).append(rows)
+        parts = [samples]
+        for same in frames.values():
+            parts.append(pl.concat(same))
         parts = [part for part in parts if part.width]
         # metrics have columns of their own; missing ones are null
-        whole = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+        if parts:
+            whole = pl.concat(parts, how="diagonal_relaxed")
+        else:
+            whole = pl.DataFrame()
         return records + [record for record, _ in fresh], whole
 
     def _read_now(self, job: str, failed: bool) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -382,21 +410,25 @@ class Store:
         except (FileNotFoundError, IsADirectoryError, ReadError, DamagedFileError):
             return [], pl.DataFrame()
         # failures are read from their own files: a later run may have failed with another error
-        current = [
-            stored_record
-            for stored_record in about["records"]
-            if stored_record["status"] == "done" == wanted_statuses.get(stored_record["job"])
-        ]
+        current = []
+        for stored_record in about["records"]:
+            wanted_status = wanted_statuses.get(stored_record["job"])
+            if stored_record["status"] == "done" == wanted_status:
+                current.append(stored_record)
         if len(current) < len(about["records"]):
-            samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))
+            current_jobs = [record["job"] for record in current]
+            samples = samples.filter(pl.col("job").is_in(current_jobs))
         # without a job that is done there are no columns
-        return current, samples if len(samples) else pl.DataFrame()
+        if not len(samples):
+            samples = pl.DataFrame()
+        return current, samples
 
     def compact(self, jobs: Sequence[str]) -> None:
         """Copy the rows of `jobs` into one file, which `read_all` then reads; the files of the jobs are kept."""
         records, samples = self.read_all(jobs)
         # without rows there are no columns, and the reader asks for this one
-        samples = samples if samples.width else pl.DataFrame(schema={"job": pl.String})
+        if not samples.width:
+            samples = pl.DataFrame(schema={"job": pl.String})
         self.folder.write(_COMPACT, _write_parquet(samples, {"records": records}))
 
     def sweep(self) -> None:
@@ -466,7 +498,8 @@ def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
     """The record and the rows of a file that `_write_parquet` made."""
     _check_seal(content)
     try:
-        return _parse(pl.read_parquet_metadata(io.BytesIO(content))[_KEY]), read_rows(content)
+        about = pl.read_parquet_metadata(io.BytesIO(content))[_KEY]
+        return _parse(about), read_rows(content)
     except (pl.exceptions.PolarsError, KeyError, ValueError) as error:
         raise DamagedFileError(str(error)) from error
 
@@ -478,7 +511,8 @@ def read_rows(content: bytes) -> pl.DataFrame:
         ValueError: it is no Parquet file, or becomes too large (see `standfast.files.find_room`).
     """
     try:
-        columns = max(1, len(pl.read_parquet_schema(io.BytesIO(content))))
+        schema = pl.read_parquet_schema(io.BytesIO(content))
+        columns = max(1, len(schema))
         # 8 bytes for a cell at most; one row more than allowed shows that there are more
         rows = find_room(len(content)) // (8 * columns)
         frame = pl.read_parquet(io.BytesIO(content), n_rows=rows + 1)

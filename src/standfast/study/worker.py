@@ -19,8 +19,8 @@ from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.model import Model
 from standfast.question.grid import Grid, SamplesPart, Tried
+from standfast.study.answers import AnswerNumbers, ask_model
 from standfast.study.guard import Guard
-from standfast.study.identity import AnswerNumbers, ask_model
 from standfast.study.jobs import Job, job_seed
 from standfast.study.meeting import inputs_for
 from standfast.study.own_code import read_own_modules
@@ -99,8 +99,8 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
         line = f"{type(error).__name__} (its message cannot be shown: {type(second).__name__})"
         whole = "".join([*traceback.format_tb(error.__traceback__), line])
     # half of a surrogate pair cannot be stored
-    line, whole = (text.encode(errors="backslashreplace").decode() for text in (line, whole))
-    return line, whole
+    storable = [text.encode(errors="backslashreplace").decode() for text in (line, whole)]
+    return storable[0], storable[1]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
     widest = [max(sides) for sides in zip(*shapes, strict=True)]
     # 0, because whole numbers and flags have no NaN
     fill = torch.nan if parts[0].is_floating_point() else 0
-    whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
+    rows = sum(map(len, parts))
+    whole = parts[0].new_full((rows, *widest), fill)
     start = 0
     for part in parts:
         stop = start + len(part)
@@ -184,13 +185,12 @@ class Worker:
                 results.append(result)
                 # samples are numbered within the data set, and not within the part
                 number = pl.col("sample") + part.rows.start
-                frames.append(result.frame().select(*coordinates, number, pl.exclude("sample")))
+                frame = result.frame()
+                frames.append(frame.select(*coordinates, number, pl.exclude("sample")))
             tensors = _join_tensors(results)
             record["seconds"] = time.perf_counter() - began
-            choices = results[0].choices.items()
-            record["choices"] = (
-                "; ".join(f"{option} {chosen}" for option, chosen in choices) or None
-            )
+            choices = [f"{option} {chosen}" for option, chosen in results[0].choices.items()]
+            record["choices"] = "; ".join(choices) or None
             # where no sample of a part was evaluated, a column may be missing
             return pack(record, pl.concat(frames, how="diagonal_relaxed"), tensors)
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
@@ -235,11 +235,14 @@ class Worker:
         watched = ready.model.watch(share.add_inputs, share.add_rows)
         # whoever gave the job shows its progress
         with show_nothing(), watched, seeded, offer_memory(self._find_memory(job)):
+            targets = None
+            if ready.targets is not None:
+                targets = ready.targets[rows]
             return metric(
                 ready.model,
                 explainer,
                 inputs,
-                None if ready.targets is None else ready.targets[rows],
+                targets,
                 generator=torch.Generator().manual_seed(seed),
             )
 
@@ -251,7 +254,8 @@ class Worker:
         ]
         shared_pass = self.grid.explainers[job.explainer].shared_pass
         # alone it would keep passes that nobody asks for
-        if shared_pass is None or sum(other.shared_pass == shared_pass for other in same) < 2:
+        explainers_of_pass = [other for other in same if other.shared_pass == shared_pass]
+        if shared_pass is None or len(explainers_of_pass) < 2:
             return None
         coordinates = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
         if self._passes is None or self._passes[0] != coordinates:
@@ -265,12 +269,17 @@ class Worker:
         Raises:
             ModelError: it is another one than the jobs were planned with.
         """
-        if self._ready is None or (self._ready.data, self._ready.name) != (job.data, job.model):
+        is_other = True
+        if self._ready is not None:
+            is_other = (self._ready.data, self._ready.name) != (job.data, job.model)
+        if self._ready is None or is_other:
             self._ready = None  # before another model takes memory
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
             tried = self._find_tried(job, model)
-            checked = None if tried is None else tried.inputs
+            checked = None
+            if tried is not None:
+                checked = tried.inputs
             inputs, targets = inputs_for(model, samples, checked)
             # before the model is asked: other code could do anything
             self._prove_code()
@@ -312,13 +321,17 @@ class Worker:
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model with that of the plan."""
         # a grid that was not planned has nothing to compare with
-        planned_answers = self.grid.planned_answers if isinstance(self.grid, PlannedGrid) else {}
+        if isinstance(self.grid, PlannedGrid):
+            planned_answers = self.grid.planned_answers
+        else:
+            planned_answers = {}
         planned = planned_answers.get((job.data, job.model))
         # without answers nothing can be compared, as of a model that fails
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split_answered(model, slice(0, _PROVED))
-        answers = AnswerNumbers.join([ask_model(part.model, part.take(inputs)) for part in parts])
+        answers_of_parts = [ask_model(part.model, part.take(inputs)) for part in parts]
+        answers = AnswerNumbers.join(answers_of_parts)
         different = planned.find_difference(answers, model.precision)
         if different:
             raise ModelError(

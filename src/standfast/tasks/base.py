@@ -361,7 +361,9 @@ def measure_margin(
     """
     find = task.guide if guide else task.margin
     # logits keep their differences in float32
-    return find(outputs if scale == "logit" else outputs.double(), answer, scale)
+    if scale != "logit":
+        outputs = outputs.double()
+    return find(outputs, answer, scale)
 
 
 def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:

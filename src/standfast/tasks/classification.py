@@ -55,13 +55,16 @@ class Classification(Task):
         return check_range(targets, outputs.shape[1], "classes")
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        return pick(outputs if scale == "logit" else outputs.softmax(1), answer)
+        if scale != "logit":
+            outputs = outputs.softmax(1)
+        return pick(outputs, answer)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """`f_i - f_y` for all classes i, and minus infinity for y itself."""
         values = outputs if scale == "logit" else outputs.softmax(1)
         # y itself is no rival
-        return values.scatter(1, answer[:, None], -torch.inf) - pick(values, answer)[:, None]
+        others = values.scatter(1, answer[:, None], -torch.inf)
+        return others - pick(values, answer)[:, None]
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         values = outputs if scale == "logit" else outputs.softmax(1)

@@ -122,7 +122,9 @@ def _hold_rule(rule: object, option: str) -> str:
     spelled = f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
     if not named.made:
         return spelled
-    sides = [named.made, f"else {named.otherwise}"] if named.otherwise else [named.made]
+    sides = [named.made]
+    if named.otherwise:
+        sides.append(f"else {named.otherwise}")
     return f"{', '.join(sides)}: {spelled}"
 
 
@@ -263,7 +265,8 @@ class Decision(Task):
     def decide(self, outputs: Tensor) -> Tensor:
         """The logit `(N, 1)` of the probability that speaks for the decision, of the outputs of the task below."""
         is_one = isinstance(self.below, Binary)
-        number = self._find_number(2 if is_one else outputs.shape[1])
+        classes = 2 if is_one else outputs.shape[1]
+        number = self._find_number(classes)
         if is_one:
             # class 0 has the opposite log-odds
             log_odds = outputs * (2 * number - 1)
@@ -271,7 +274,9 @@ class Decision(Task):
             log_odds = outputs[:, number : number + 1]
         else:
             # log-odds against all others together: log(P / (1 - P)) of a softmax
-            others = torch.cat([outputs[:, :number], outputs[:, number + 1 :]], 1)
+            before = outputs[:, :number]
+            behind = outputs[:, number + 1 :]
+            others = torch.cat([before, behind], 1)
             log_odds = outputs[:, number : number + 1] - others.logsumexp(1, keepdim=True)
         if self._parts.is_above:
             return log_odds
@@ -306,7 +311,8 @@ class Decision(Task):
         is_one = isinstance(self.below, Binary)
         # of two classes the other one speaks for the other side
         has_two = is_one or (width == 2 and not isinstance(self.below, MultiLabel))
-        number = self._find_number(2 if width is None else max(width, 2))
+        classes = 2 if width is None else max(width, 2)
+        number = self._find_number(classes)
         is_for_class = (answer == 1) == self._parts.is_above
         numbers = torch.full_like(answer, number)
         if has_two:

@@ -80,89 +80,107 @@ class Detection(Task):
         # a batch of nothing has no boxes to sort
         if not entries:
             return torch.zeros(0, self.most, 6)
-        scores = widen_half(torch.cat([entry["scores"].reshape(-1) for entry in entries]))
-        labels = torch.cat([entry["labels"].reshape(-1) for entry in entries]).to(scores)
-        boxes = torch.cat([entry["boxes"].reshape(-1, 4) for entry in entries]).to(scores)
+        scores_of_inputs: list[Tensor] = []
+        labels_of_inputs: list[Tensor] = []
+        boxes_of_inputs: list[Tensor] = []
+        for entry in entries:
+            scores_of_inputs.append(entry["scores"].reshape(-1))
+            labels_of_inputs.append(entry["labels"].reshape(-1))
+            boxes_of_inputs.append(entry["boxes"].reshape(-1, 4))
+        counts = [len(scores) for scores in scores_of_inputs]
+        scores = widen_half(torch.cat(scores_of_inputs))
+        labels = torch.cat(labels_of_inputs).to(scores)
+        boxes = torch.cat(boxes_of_inputs).to(scores)
         rows = torch.cat([boxes, labels[:, None], scores[:, None]], 1)
-        return self._sort(rows, [entry["scores"].numel() for entry in entries])
+        return self._sort(rows, counts)
 
     def _read_tensor(self, output: Tensor, count: int) -> Tensor:
         """As `read`, of boxes `(N, boxes, 5 + C)`."""
         fits = output.ndim == 3 and output.shape[0] == count and output.shape[2] >= 6
         if not fits or not output.is_floating_point():
-            raise ModelError(
-                f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}"
-            )
+            got = describe_rows(output)
+            raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {got}")
+        sides = output[:, :, :4]
         objectness = output[:, :, 4:5]
+        products = objectness * output[:, :, 5:]
         # the largest product decides the label of a box
-        scores, labels = (objectness * output[:, :, 5:]).max(2)
-        rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
-        return self._sort(rows.flatten(0, 1), [output.shape[1]] * count)
+        scores, labels = products.max(2)
+        rows = torch.cat([sides, labels[..., None].to(output), scores[..., None]], 2)
+        boxes = output.shape[1]
+        return self._sort(rows.flatten(0, 1), [boxes] * count)
 
     def _sort(self, rows: Tensor, counts: list[int]) -> Tensor:
         """The first `most` boxes of each input by score, `(N, most, 6)`, of all its boxes in turn `(boxes, 6)`."""
-        box_counts = torch.tensor(counts, device=rows.device)
-        owners = torch.arange(len(counts), device=rows.device).repeat_interleave(
-            box_counts, output_size=len(rows)
-        )
+        device = rows.device
+        box_counts = torch.tensor(counts, device=device)
+        inputs = torch.arange(len(counts), device=device)
+        owners = inputs.repeat_interleave(box_counts, output_size=len(rows))
         # detached, as an order has no gradient; stable, so that equal scores keep their order
         order = rows[:, 5].detach().argsort(descending=True, stable=True)
         order = order[owners[order].argsort(stable=True)]  # by input, and within an input by score
-        first_rows = (box_counts.cumsum(0) - box_counts)[owners]
-        ranks = torch.arange(len(rows), device=rows.device) - first_rows
+        first_of_inputs = box_counts.cumsum(0) - box_counts
+        ranks = torch.arange(len(rows), device=device) - first_of_inputs[owners]
         is_kept = ranks < self.most
         kept_boxes = rows.new_zeros(len(counts), self.most, 6)
-        return kept_boxes.index_put((owners[is_kept], ranks[is_kept]), rows[order[is_kept]])
+        index = (owners[is_kept], ranks[is_kept])
+        return kept_boxes.index_put(index, rows[order[is_kept]])
 
     def find_fault(self, outputs: Tensor) -> str:
         """Scores that are no probabilities, and sides in another order; NaN is no fault."""
         scores = outputs[..., 5]
-        sides = outputs[..., :4]
+        left_top = outputs[..., :2]
+        right_bottom = outputs[..., 2:4]
         # rounding may leave [0, 1] a little
-        if bool(((scores < -1e-4) | (scores > 1 + 1e-4)).any()):
+        is_no_share = (scores < -1e-4) | (scores > 1 + 1e-4)
+        if bool(is_no_share.any()):
             return "scores below 0 or above 1"
-        if bool((sides[..., :2] > sides[..., 2:]).any()):
+        if bool((left_top > right_bottom).any()):
             return "boxes that end before they begin: sides are left, top, right, bottom"
         return ""
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label and the sides of the box, `(N, 5)`."""
-        first_boxes = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
-        numbers = first_boxes if targets is None else targets
+        if targets is None:
+            numbers = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
+        else:
+            numbers = targets
         is_whole = numbers.ndim == 1 and not numbers.is_floating_point()
-        check(
-            is_whole,
-            "targets",
-            "numbers of boxes, int64 (N,)",
-            f"{numbers.dtype} of shape {tuple(numbers.shape)}",
-        )
-        if bool(((numbers < 0) | (numbers >= self.most)).any()):
-            raise ArgumentError(
-                "targets", f"boxes from 0 to {self.most - 1}, by score", int(numbers.max())
-            )
-        rows = outputs[torch.arange(len(outputs), device=outputs.device), numbers.long()].detach()
+        got = f"{numbers.dtype} of shape {tuple(numbers.shape)}"
+        check(is_whole, "targets", "numbers of boxes, int64 (N,)", got)
+        is_no_box = (numbers < 0) | (numbers >= self.most)
+        if bool(is_no_box.any()):
+            expected = f"boxes from 0 to {self.most - 1}, by score"
+            raise ArgumentError("targets", expected, int(numbers.max()))
+        inputs = torch.arange(len(outputs), device=outputs.device)
+        rows = outputs[inputs, numbers.long()].detach()
         label = rows[:, 4:5]
         sides = rows[:, :4]
         return torch.cat([label, sides], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        return (self._overlaps(outputs, answer) * self._scores(outputs, answer)).amax(1)
+        overlaps = self._overlaps(outputs, answer)
+        scores = self._scores(outputs, answer)
+        return (overlaps * scores).amax(1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """`least` less the score, `(N, 1)`: of the boxes that are there, also of those that overlap less than `iou`."""
-        return (self.least - self.score(outputs, answer))[:, None]
+        score = self.score(outputs, answer)
+        return (self.least - score)[:, None]
 
     def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return self.rivals(outputs, answer, scale).amax(1)
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         overlaps = self._overlaps(outputs, answer)
-        products = self._scores(outputs, answer) * overlaps * (overlaps > self.iou)
+        is_same_box = overlaps > self.iou
+        products = self._scores(outputs, answer) * overlaps * is_same_box
         return self.least - products.amax(1)
 
     def _scores(self, outputs: Tensor, answer: Tensor) -> Tensor:
         """The score of the label of each row for each box, `(N, boxes)`."""
-        return outputs[:, :, 5] * (outputs[:, :, 4] == answer[:, :1].to(outputs))
+        label = answer[:, :1].to(outputs)
+        has_label = outputs[:, :, 4] == label
+        return outputs[:, :, 5] * has_label
 
     def _overlaps(self, outputs: Tensor, answer: Tensor) -> Tensor:
         """The intersection over union of each box with that of its row, `(N, boxes)`, without a gradient.
@@ -171,18 +189,22 @@ class Detection(Task):
         """
         boxes = outputs[:, :, :4].detach()
         answer_box = answer[:, None, 1:].to(outputs)
-        left_top = torch.maximum(boxes[..., :2], answer_box[..., :2])
-        right_bottom = torch.minimum(boxes[..., 2:], answer_box[..., 2:])
-        intersection = _find_area(left_top, right_bottom)
-        areas = _find_area(boxes[..., :2], boxes[..., 2:]) + _find_area(
-            answer_box[..., :2], answer_box[..., 2:]
+        left_top, right_bottom = torch.split(boxes, 2, -1)
+        answer_left_top, answer_right_bottom = torch.split(answer_box, 2, -1)
+        intersection = _find_area(
+            torch.maximum(left_top, answer_left_top),
+            torch.minimum(right_bottom, answer_right_bottom),
         )
+        area = _find_area(left_top, right_bottom)
+        answer_area = _find_area(answer_left_top, answer_right_bottom)
+        union = area + answer_area - intersection
         # boxes without an area have no union
-        return intersection / (areas - intersection).clamp(min=1e-12)
+        return intersection / union.clamp(min=1e-12)
 
 
 def _find_area(left_top: Tensor, right_bottom: Tensor) -> Tensor:
-    return (right_bottom - left_top).clamp(min=0).prod(-1)
+    sides = right_bottom - left_top
+    return sides.clamp(min=0).prod(-1)
 
 
 def _find_problem(entry: Any) -> str:
@@ -191,9 +213,11 @@ def _find_problem(entry: Any) -> str:
         return f"a {type(entry).__name__} in it"
     missing = [key for key in _KEYS if not isinstance(entry.get(key), Tensor)]
     if missing:
-        return f"one without the tensor{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        plural = "s" if len(missing) > 1 else ""
+        return f"one without the tensor{plural} {', '.join(missing)}"
     counts = {key: entry[key].numel() for key in _KEYS}
     counts["boxes"] //= 4  # sides
     if len(set(counts.values())) > 1:
-        return "one with " + ", ".join(f"{count} {key}" for key, count in counts.items())
+        listed = ", ".join(f"{count} {key}" for key, count in counts.items())
+        return f"one with {listed}"
     return ""

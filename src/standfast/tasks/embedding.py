@@ -91,7 +91,8 @@ class Embedding(Task):
         return (vectors * answer[:, 1:].to(outputs)).sum(1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        cosine = (normalize(outputs, dim=1) * answer[:, 1:].to(outputs)).sum(1)
+        direction = normalize(outputs, dim=1)
+        cosine = (direction * answer[:, 1:].to(outputs)).sum(1)
         return (self.least - cosine)[:, None]
 
     def measure_drop(self, start: Tensor, scores: Tensor) -> Tensor:

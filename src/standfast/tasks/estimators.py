@@ -360,18 +360,19 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
 
 def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
     """The probabilities and scores of classes, or of several labels, that an estimator has."""
-    probabilities = Source(
-        "probabilities of labels" if several else "probabilities of classes", "predict_proba"
-    )
+    probabilities_of: Kind = "probabilities of classes"
+    scores_of: Kind = "scores of classes"
+    if several:
+        probabilities_of = "probabilities of labels"
+        scores_of = "scores of labels"
+    probabilities = Source(probabilities_of, "predict_proba")
     sources = [probabilities] if has_method(estimator, "predict_proba") else []
     if kind not in ("classifier", "outlier_detector") or not has_method(
         estimator, "decision_function"
     ):
         return sources
     shift = find_shift(estimator)
-    scores = Source(
-        "scores of labels" if several else "scores of classes", "decision_function", shift=shift
-    )
+    scores = Source(scores_of, "decision_function", shift=shift)
     # `predict` follows these, and the answer has to be the estimator's own
     predicts_by_scores = shift != 0.0 or is_kind(find_final(estimator), _BY_DECISION)
     if predicts_by_scores:
@@ -573,7 +574,9 @@ def _find_log_odds(shares: Array) -> Array:
     """`log(p / (1 - p))`, with the least probability that has a logit."""
     # forests return exact zeros, which have no logit
     least = LEAST_PROBABILITY
-    return np.asarray(np.log(np.maximum(shares, least)) - np.log(np.maximum(1 - shares, least)))
+    log_shares = np.log(np.maximum(shares, least))
+    log_rest = np.log(np.maximum(1 - shares, least))
+    return np.asarray(log_shares - log_rest)
 
 
 def _stack_labels(answer: Any, classes: Sequence[Any]) -> Array:
@@ -585,7 +588,8 @@ def _stack_labels(answer: Any, classes: Sequence[Any]) -> Array:
         shares = np.asarray(shares, dtype=np.float64)
         if shares.shape[1] == 1:  # a label that was always on, or always off
             always_on = bool(classes[label][0]) if label < len(classes) else True
-            columns.append(shares[:, 0] if always_on else 1 - shares[:, 0])
+            share = shares[:, 0]
+            columns.append(share if always_on else 1 - share)
         else:
             columns.append(shares[:, 1])
     return np.stack(columns, axis=1)

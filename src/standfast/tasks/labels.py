@@ -70,7 +70,9 @@ def _find_logits(shares: Tensor) -> Tensor:
     """`log(p / (1 - p))` of probabilities, in their own dtype."""
     sure = shares.double()  # in float32, 1 minus so small a number is 1
     least = LEAST_PROBABILITY
-    return (sure.clamp(min=least).log() - (1 - sure).clamp(min=least).log()).to(shares.dtype)
+    log_shares = sure.clamp(min=least).log()
+    log_rest = (1 - sure).clamp(min=least).log()
+    return (log_shares - log_rest).to(shares.dtype)
 
 
 @cache
@@ -169,7 +171,8 @@ class MultiLabel(_Thresholds):
         else:
             label = check_range(targets, outputs.shape[1], "labels")
         # one tensor for both, as answers have one row for each sample
-        return torch.cat([label[:, None].to(outputs), (outputs >= self.limit).to(outputs)], 1)
+        is_on = outputs >= self.limit
+        return torch.cat([label[:, None].to(outputs), is_on.to(outputs)], 1)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
         return pick(answer[:, 1:], self.describe(answer)) == 1
@@ -182,7 +185,9 @@ class MultiLabel(_Thresholds):
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """Minus the distance of each label from the threshold on its own side; of the explained one alone if `own`."""
-        distances = (1 - 2 * answer[:, 1:]).to(outputs) * self._excess(outputs, scale)
+        # -1 for a label that is on, and 1 for one that is off
+        signs = (1 - 2 * answer[:, 1:]).to(outputs)
+        distances = signs * self._excess(outputs, scale)
         if self.labels == "all":
             return distances
         return distances.gather(1, self.describe(answer)[:, None])

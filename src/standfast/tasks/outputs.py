@@ -111,7 +111,8 @@ def _describe(output: Any, rows: int) -> str:
     """What a module returned for a batch of so many rows, with the shapes of its parts."""
     if isinstance(output, Tensor):
         has_rows = output.shape[:1] == (rows,)
-        return f"a tensor of shape {describe_rows(output) if has_rows else tuple(output.shape)}"
+        shape = describe_rows(output) if has_rows else tuple(output.shape)
+        return f"a tensor of shape {shape}"
     kind = f"a {type(output).__name__}"
     if isinstance(output, list | tuple):
         parts = ", ".join(_describe(part, rows) for part in output[:_MOST_DESCRIBED])

@@ -69,36 +69,47 @@ class Segmentation(Task):
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""
-        labels, count = outputs.max(1).indices.flatten(1), outputs.shape[1]  # faster than argmax
-        areas = torch.stack([(labels == number).sum(1) for number in range(count)], 1)
+        labels = outputs.max(1).indices.flatten(1)  # faster than argmax
+        count = outputs.shape[1]
+        areas_of_classes = [(labels == number).sum(1) for number in range(count)]
+        areas = torch.stack(areas_of_classes, 1)
         if self.background is not None and self.background < count:
             areas[:, self.background] = -1
         if targets is None:
             classes = areas.argmax(1)
         else:
             classes = check_range(targets, count, "classes")
-        return torch.cat([classes[:, None], labels == classes[:, None]], 1).to(outputs.dtype)
+        column = classes[:, None]
+        return torch.cat([column, labels == column], 1).to(outputs.dtype)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
-        return (answer[:, 1:] > 0).any(1)
+        mask = answer[:, 1:]
+        return (mask > 0).any(1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        values = self._own(outputs if scale == "logit" else outputs.softmax(1), answer)
+        if scale == "logit":
+            values = self._own(outputs, answer)
+        else:
+            values = self._own(outputs.softmax(1), answer)
         mask = answer[:, 1:].to(outputs)
-        return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
+        pixels = mask.sum(1).clamp(min=1)
+        return (values * mask).sum(1) / pixels
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """`iou` less the overlap of the mask with the probabilities of its class, `(N, 1)`."""
-        return (
-            self.iou - _overlap(self._own(outputs.softmax(1), answer), answer[:, 1:].to(outputs))
-        )[:, None]
+        probabilities = self._own(outputs.softmax(1), answer)
+        mask = answer[:, 1:].to(outputs)
+        overlap = _overlap(probabilities, mask)
+        return (self.iou - overlap)[:, None]
 
     def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return self.rivals(outputs, answer, scale).amax(1)
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        mask = outputs.max(1).indices.flatten(1) == self.describe(answer)[:, None]
-        return self.iou - _overlap(mask.to(outputs), answer[:, 1:].to(outputs))
+        labels = outputs.max(1).indices.flatten(1)
+        has_class = labels == self.describe(answer)[:, None]
+        mask = answer[:, 1:].to(outputs)
+        return self.iou - _overlap(has_class.to(outputs), mask)
 
     def read_answer(self, outputs: Tensor, answer: Tensor) -> Tensor:
         """The overlap of the masks (IoU)."""
@@ -107,11 +118,13 @@ class Segmentation(Task):
     def _own(self, values: Tensor, answer: Tensor) -> Tensor:
         """The values of the class of each row, `(N, pixels)`."""
         flat = values.flatten(2)
-        classes = self.describe(answer)[:, None, None].expand(-1, 1, flat.shape[2])
+        pixels = flat.shape[2]
+        classes = self.describe(answer)[:, None, None].expand(-1, 1, pixels)
         return flat.gather(1, classes)[:, 0]
 
 
 def _overlap(first: Tensor, second: Tensor) -> Tensor:
     """The intersection over union of masks `(N, P)` of values from 0 to 1; 0 where both are empty."""
     both = (first * second).sum(1)
-    return both / (first.sum(1) + second.sum(1) - both).clamp(min=1e-12)
+    either = first.sum(1) + second.sum(1) - both
+    return both / either.clamp(min=1e-12)

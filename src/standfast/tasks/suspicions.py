@@ -59,7 +59,9 @@ def describe_probabilities(task: Task, outputs: Tensor, differentiable: bool) ->
 def may_be_probabilities(task: Task, outputs: Tensor) -> bool:
     """Whether all outputs `(N, ...)` lie in [0, 1], so that the graph has to tell what they are."""
     # class 1 alone, as -p and p would never lie in [0, 1] together
-    values = outputs[:, 1] if task.classes and is_one_number(outputs) else outputs
+    values = outputs
+    if task.classes and is_one_number(outputs):
+        values = outputs[:, 1]
     return bool(values.min() >= 0) and bool(values.max() <= 1)
 
 

@@ -71,7 +71,8 @@ class AnswerNetwork(Network):
         """Logits of the last tokens, or of all where the module knows no others."""
         if not self._can_keep_few():
             return self.call(ids, present)
-        return self.call(ids, present, logits_to_keep=min(self.count_logits(), ids.shape[1]))
+        kept = min(self.count_logits(), ids.shape[1])
+        return self.call(ids, present, logits_to_keep=kept)
 
     def _can_keep_few(self) -> bool:
         """Whether the module makes logits of the last tokens alone, if it is asked to."""
@@ -87,7 +88,9 @@ class AnswerNetwork(Network):
     def count_logits(self) -> int:
         """Of how many last tokens logits are read: it depends on the answer alone, and so do the last bits."""
         padding = _STEP
-        return -(-(len(self.answer) + 1 + padding) // _STEP) * _STEP
+        count = len(self.answer) + 1 + padding
+        # a multiple, so that few sizes are met
+        return -(-count // _STEP) * _STEP
 
     def count_vocabulary(self) -> int:
         """How many logits a token has, about: as the largest layer of embeddings says; 1 where there is none."""
@@ -104,17 +107,20 @@ class AnswerNetwork(Network):
         check_logits(out, present)
         length = present.shape[1]
         skipped = present.shape[1] - out.shape[1]
-        last = (present * torch.arange(length, device=present.device)).argmax(1)
+        positions = torch.arange(length, device=present.device)
+        last = (present * positions).argmax(1)
         # a token is predicted at the place before it
-        numbers = torch.arange(len(self.answer), device=present.device)
-        predicting = last[:, None] - len(self.answer) + numbers - skipped
+        count = len(self.answer)
+        numbers = torch.arange(count, device=present.device)
+        predicting = last[:, None] - count + numbers - skipped
         rows = torch.arange(len(out), device=out.device)[:, None]
         return out[rows, predicting]
 
 
 def check_logits(out: Tensor, present: Tensor) -> None:
     """Raise `ModelError` unless logits have a row for each token, or for the last of them."""
-    fits = out.ndim == 3 and out.shape[1] <= present.shape[1]
+    has_logits = out.ndim == 3
+    fits = has_logits and out.shape[1] <= present.shape[1]
     if not fits:
         raise ModelError(
             "model: expected a language model, with logits (N, T, V) for token ids (N, T), got outputs of shape"
@@ -146,7 +152,10 @@ def read_answer(
     if at_logits:
         targets = pick_tokens(logits, answer)
         of_answer = targets + (of_answer - targets).detach()
-    deciding = rivals if first is None else rivals[:, :first]
+    if first is None:
+        deciding = rivals
+    else:
+        deciding = rivals[:, :first]
     total = row_sum(of_answer[:, list(explained)])
     mean = row_sum(of_answer) / len(answer)
     count = torch.full_like(total, len(explained))
@@ -321,20 +330,23 @@ class AnswerBox(TextBox):
             NoGradientsError: the codes require gradients; gradients are those by embeddings.
         """
         if self.refusal:
-            return torch.full((len(x), COLUMNS), torch.nan, dtype=torch.float32, device=x.device)
+            shape = (len(x), COLUMNS)
+            return torch.full(shape, torch.nan, dtype=torch.float32, device=x.device)
         if self.prompt is None:
             raise ModelError(
                 "model: expected one prompt at a time, since each has an answer of its own, got several"
             )
         self.refuse_gradients(x)
         group = self.prompt, read_state(self.network.module)
-        keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]
+        rows = np.ascontiguousarray(x.detach().cpu().numpy())
+        keys = [row.tobytes() for row in rows]
         remembered = self._outputs.find(group)
         outputs = {key: remembered[key] for key in keys if key in remembered}
         # equal rows, such as those that fill a batch up, are run once
         new_rows = {key: row for row, key in enumerate(keys) if key not in outputs}
         if new_rows:
-            answered = super().forward(x[list(new_rows.values())]).detach().cpu()
+            new_inputs = x[list(new_rows.values())]
+            answered = super().forward(new_inputs).detach().cpu()
             new_outputs = dict(zip(new_rows, answered, strict=True))
             self._outputs.add(group, new_outputs)
             outputs |= new_outputs
@@ -344,7 +356,9 @@ class AnswerBox(TextBox):
         """How many tokens are run together."""
         if self.tokens is not None:
             return self.tokens
-        return _TOKENS if device.type == "cpu" else _TOKENS_ON_CARD
+        if device.type == "cpu":
+            return _TOKENS
+        return _TOKENS_ON_CARD
 
     def _count_rows(self, length: int, device: torch.device) -> int:
         """As many rows as have so many tokens, and no more logits than fit."""

@@ -150,7 +150,9 @@ class AnswerModel(TextModel):
         """The template of the message."""
         if self.template is not None:
             return self.template
-        return CHAT_TEMPLATE if self.chat else PLAIN_TEMPLATE
+        if self.chat:
+            return CHAT_TEMPLATE
+        return PLAIN_TEMPLATE
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -197,9 +199,9 @@ class AnswerModel(TextModel):
         self.model.to(self._device)
         network = replace(self._network, answer=written.answer)
         with torch.no_grad(), _evaluating(self.model):
-            scores = network.score_each(tokens, torch.ones_like(tokens, dtype=torch.bool))[
-                0
-            ].tolist()
+            # every token can be seen
+            present = torch.ones_like(tokens, dtype=torch.bool)
+            scores = network.score_each(tokens, present)[0].tolist()
         answer = self._find_answer(prompt)
         pieces = [answer.text[start:end] for start, end in answer.spans]
         return list(zip(pieces, scores, strict=True))
@@ -265,31 +267,39 @@ class AnswerModel(TextModel):
         text = prompt.answer.strip()
         ends_with_blank = written.after[-1:].isspace()
         gap = "" if ends_with_blank else " "
-        start, full = self.asked.read([written.after, f"{written.after}{gap}{text}"], special=False)
+        with_answer = f"{written.after}{gap}{text}"
+        start, full = self.asked.read([written.after, with_answer], special=False)
         count = len(start.ids)
         offset = len(written.after) + len(gap)
-        follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
+        begins_alike = list(full.ids[:count]) == list(start.ids)
+        follows = begins_alike and len(full.ids) > count
         if ends_with_blank and not follows:  # the last blank would become a part of the first word
             alone = self.asked.read([text], special=False)[0]
             return FixedAnswer(tuple(alone.ids), text, tuple(alone.spans))
         expected = "a text that ends so that the answer begins a token of its own"
-        check(follows, "template", expected, f"{written.after[-12:]!r} before {text[:20]!r}")
-        spans = tuple((max(0, begin - offset), end - offset) for begin, end in full.spans[count:])
-        return FixedAnswer(tuple(full.ids[count:]), text, spans)
+        got = f"{written.after[-12:]!r} before {text[:20]!r}"
+        check(follows, "template", expected, got)
+        spans = []
+        for begin, end in full.spans[count:]:
+            spans.append((max(0, begin - offset), end - offset))
+        return FixedAnswer(tuple(full.ids[count:]), text, tuple(spans))
 
     def _read_generated(self, ids: tuple[int, ...]) -> FixedAnswer:
         """An answer that the model has generated: what each token adds to its string."""
+        # what the first tokens write, for each number of them
         texts = [self.asked.write(ids[:count]) for count in range(len(ids) + 1)]
-        blanks = len(texts[-1]) - len(texts[-1].lstrip())
+        whole = texts[-1]
+        blanks = len(whole) - len(whole.lstrip())
         ends = [max(0, len(text) - blanks) for text in texts]
-        return FixedAnswer(ids, texts[-1].strip(), tuple(pairwise(ends)))
+        return FixedAnswer(ids, whole.strip(), tuple(pairwise(ends)))
 
     def _check_length(self, prompt: Prompt, written: WrittenPrompt, answer: int) -> None:
         """Raise `ArgumentError` for a prompt that is longer, with its answer, than what the model takes."""
         if self._most is None:
             return
         count = len(self._read_prompt(prompt, written)) + answer
-        got = f"{count:,} with an answer of {answer}, for {prompt.question[:40]!r}"
+        question = repr(prompt.question[:40])
+        got = f"{count:,} with an answer of {answer}, for {question}"
         check(
             count <= self._most,
             "prompt",
@@ -299,8 +309,10 @@ class AnswerModel(TextModel):
 
     def _read_prompt(self, prompt: Prompt, written: WrittenPrompt) -> list[int]:
         """The tokens of a prompt without an answer."""
-        context = write_text(encode_texts([self._split_prompt(prompt)])[0].tolist()).text
-        tokens = self.asked.read([f"{written.before}{context}{written.after}"], written.special)[0]
+        row = encode_texts([self._split_prompt(prompt)])[0]
+        context = write_text(row.tolist()).text
+        text = f"{written.before}{context}{written.after}"
+        (tokens,) = self.asked.read([text], written.special)
         ends = written.special and bool(tokens.special) and tokens.special[-1]
         check(not ends, "tokenizer", "one that adds no token at the end of a text", "one that does")
         return list(tokens.ids)
@@ -338,7 +350,10 @@ class AnswerModel(TextModel):
         ]
         for holder in [*configurations, self.tokenizer]:
             of_holder = getattr(holder, "eos_token_id", None)
-            ends += of_holder if isinstance(of_holder, list | tuple) else [of_holder]
+            if isinstance(of_holder, list | tuple):
+                ends += of_holder
+            else:
+                ends.append(of_holder)
         return {end for end in ends if isinstance(end, int)}
 
     @cached_property
@@ -356,7 +371,8 @@ class AnswerModel(TextModel):
         """
         rows = self.encode([prompt])
         model_of_all = self.make_model(rows, prompts=[prompt])
-        return model_of_all.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
+        extras = {"prompt": torch.tensor([[prompt.number]])}
+        return model_of_all.for_sample(extras, 0), rows
 
     def make_model(
         self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()
@@ -388,7 +404,8 @@ class AnswerModel(TextModel):
             box, CODE_BOUNDS, device=self._device, task=get_task(self.task), extras=("prompt",)
         )
         if not self._tried:
-            first = next(row for row, prompt in enumerate(prompts) if prompt.number in written)
+            readable = [row for row, prompt in enumerate(prompts) if prompt.number in written]
+            first = readable[0]
             tried_box = box.bind_prompt(written[prompts[first].number])
             self._try_prompt(tried_box, rows[first : first + 1])
         return model.with_rows(fill)
@@ -413,16 +430,20 @@ class AnswerModel(TextModel):
         if first_error is not None and not written:
             raise first_error
         if refusals:
-            listed = "\n".join(f"  {refusal}" for refusal in refusals.values())
-            warn_user(f"prompts without an answer ({len(refusals)} of {len(prompts)}):\n{listed}")
+            lines = [f"  {refusal}" for refusal in refusals.values()]
+            how_many = f"{len(refusals)} of {len(prompts)}"
+            listed = "\n".join(lines)
+            warn_user(f"prompts without an answer ({how_many}):\n{listed}")
         return written, refusals
 
     def _try_prompt(self, box: AnswerBox, row: Tensor) -> None:
         """Run the first prompt twice, with padding beside it and without, and without any context."""
         with torch.no_grad(), _evaluating(self.model):
-            outputs = box(row.to(self._device))
-            fault = box.find_padding_fault(row.to(self._device))
-            empty = box(torch.full_like(row, float(GONE)).to(self._device))
+            device = self._device
+            outputs = box(row.to(device))
+            fault = box.find_padding_fault(row.to(device))
+            no_context = torch.full_like(row, float(GONE))
+            empty = box(no_context.to(device))
         if not bool(torch.isfinite(outputs).all()):
             raise ModelError("model: expected finite logits for the answer, got NaN or infinity")
         if fault:
@@ -440,7 +461,8 @@ class AnswerModel(TextModel):
         for prompt in list_prompts(prompts):
             written = self.write(prompt)
             with torch.no_grad(), _evaluating(self.model):
-                outputs.append(self._box.bind_prompt(written)(self.encode([prompt])))
+                box = self._box.bind_prompt(written)
+                outputs.append(box(self.encode([prompt])))
         return torch.cat(outputs)
 
     def predict(self, prompts: Sequence[Prompt]) -> Tensor:  # type: ignore[override]
@@ -452,7 +474,8 @@ class _evaluating:
     """A module in evaluation mode, which has its own mode afterwards."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.module, self.modes = module, [(part, part.training) for part in module.modules()]
+        self.module = module
+        self.modes = [(part, part.training) for part in module.modules()]
 
     def __enter__(self) -> None:
         self.module.eval()
@@ -470,10 +493,11 @@ def list_prompts(prompts: Any) -> list[Prompt]:
     """
     listed = [prompts] if isinstance(prompts, Prompt) else prompts
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
-    check(is_list, "inputs", _PROMPTS, type(prompts).__name__ if listed else "none")
-    wrong = next((entry for entry in listed if not isinstance(entry, Prompt)), None)
-    if wrong is not None:
-        raise ArgumentError("inputs", _PROMPTS, f"{type(wrong).__name__} among them")
+    got = type(prompts).__name__ if listed else "none"
+    check(is_list, "inputs", _PROMPTS, got)
+    for entry in listed:
+        if not isinstance(entry, Prompt):
+            raise ArgumentError("inputs", _PROMPTS, f"{type(entry).__name__} among them")
     return list(listed)
 
 
@@ -497,7 +521,10 @@ def generate_greedily(
     with torch.no_grad(), _evaluating(network.module):
         while len(answer) < most:
             if takes_cache:
-                fresh = [*ids] if cache is None else answer[-1:]
+                if cache is None:
+                    fresh = [*ids]
+                else:
+                    fresh = answer[-1:]
                 tokens = torch.tensor([fresh], device=device)
                 returned = network.module(tokens, past_key_values=cache, use_cache=True)
                 cache = getattr(returned, "past_key_values", None)

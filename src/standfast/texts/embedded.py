@@ -83,8 +83,10 @@ class EmbeddedText(nn.Module):
             "a callable (model, embeddings, present) -> logits",
             type(rest).__name__,
         )
-        fine = padding is None or (type(as_number(padding)) is int and 0 <= padding < len(weight))
-        check(fine, "padding", f"None or a token id from 0 to {len(weight) - 1}", repr(padding))
+        most_padding = len(weight) - 1
+        is_id = type(as_number(padding)) is int
+        fine = padding is None or (is_id and 0 <= padding <= most_padding)
+        check(fine, "padding", f"None or a token id from 0 to {most_padding}", repr(padding))
         self.model = model
         self.rest = rest
         self.padding = padding
@@ -92,7 +94,8 @@ class EmbeddedText(nn.Module):
         self._embedding = [embedding]
         self.training = model.training
         self.radius = float(radius)
-        fine = 0 <= self.radius <= (0.0 if padding is None else self.separation)
+        largest = 0.0 if padding is None else self.separation
+        fine = 0 <= self.radius <= largest
         if padding is None:
             most = "0 without padding"
         else:
@@ -140,9 +143,11 @@ class EmbeddedText(nn.Module):
     def present(self, x: Tensor) -> Tensor:
         """Which tokens of embeddings `(N, dim, T)` are present, that is not padding: bool `(N, T)`."""
         if self.padding is None:
-            return torch.ones(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
+            count, _, tokens = x.shape
+            return torch.ones(count, tokens, dtype=torch.bool, device=x.device)
         padding = self._embed_padding().to(x)
-        return ((x.detach() - padding[:, None]).abs() > self.radius).any(1)
+        distance = (x.detach() - padding[:, None]).abs()
+        return (distance > self.radius).any(1)
 
     def _embed_padding(self) -> Tensor:
         assert self.padding is not None
@@ -192,7 +197,8 @@ class EmbeddedText(nn.Module):
             )
         present = self.present(x)
         if self.radius:  # perturbed padding is padding
-            x = torch.where(present[:, None], x, self._embed_padding().to(x)[:, None])
+            padding = self._embed_padding().to(x)
+            x = torch.where(present[:, None], x, padding[:, None])
         logits: Tensor = self.rest(self.model, x.transpose(1, 2), present)
         return logits
 
@@ -243,27 +249,30 @@ class TransformersText(EmbeddedText):
                 "model", "a sequence classifier of transformers", type(model).__name__
             ) from error
         own_padding = getattr(getattr(model, "config", None), "pad_token_id", None)
-        super().__init__(
-            model,
-            embedding,
-            _forward_embeddings,
-            own_padding if padding is None else padding,
-            radius,
-        )
+        if padding is None:
+            padding = own_padding
+        super().__init__(model, embedding, _forward_embeddings, padding, radius)
         #: the id of absent tokens, or one that no token has; and the one by which the model knows them
-        self._absent = -1 if self.padding is None else self.padding
+        if self.padding is None:
+            self._absent = -1
+        else:
+            self._absent = self.padding
         self._unread = self._absent if own_padding is None else own_padding
         #: kinds of batches that were compared: (with padding, with token types)
         self._compared: set[tuple[bool, bool]] = set()
         words = torch.arange(len(embedding.weight), device=embedding.weight.device)
         words = words[words != self._absent]
         # special tokens, which a model may treat in its own way, are at the beginning and the end of a vocabulary
-        texts = words[torch.linspace(len(words) // 4, 3 * len(words) // 4, 24).long()].reshape(4, 6)
+        middle = torch.linspace(len(words) // 4, 3 * len(words) // 4, 24)
+        texts = words[middle.long()].reshape(4, 6)
         # at the end, at the beginning, and in the middle as where a token is left out
         if self.padding is not None:
-            texts[1, 4:] = texts[2, :2] = texts[3, 2] = self.padding
+            texts[1, 4:] = self.padding
+            texts[2, :2] = self.padding
+            texts[3, 2] = self.padding
         if self._find_difference(super().embed(texts), texts):
-            self.rest = partial(_forward_ids, word=int(texts[0, 0]), padding=self._unread)
+            word = int(texts[0, 0])
+            self.rest = partial(_forward_ids, word=word, padding=self._unread)
             self._compare(super().embed(texts), texts)
 
     def embed(self, tokens: Tensor, token_types: Tensor | None = None) -> Tensor:
@@ -308,18 +317,26 @@ class TransformersText(EmbeddedText):
                 torch.int64,
                 torch.int32,
             )
-            fine = fine and bool(((token_types >= 0) & (token_types < len(table))).all())
+            is_type = (token_types >= 0) & (token_types < len(table))
+            fine = fine and bool(is_type.all())
             expected = f"whole numbers from 0 to {len(table) - 1} of shape {tuple(tokens.shape)}"
-            got = f"{token_types.dtype} of shape {tuple(token_types.shape)}, up to {token_types.max()}"
+            shape = tuple(token_types.shape)
+            got = f"{token_types.dtype} of shape {shape}, up to {token_types.max()}"
             check(fine, "token_types", expected, got)
-            shift = (table[token_types] - table[0]) * self.present(x)[..., None]
+            shift = table[token_types] - table[0]
+            shift = shift * self.present(x)[..., None]
             x = x + shift.transpose(1, 2)
         lengths = self.present(x).sum(1)
-        kind = (int(lengths.min()) < x.shape[2], token_types is not None)
+        has_padding = int(lengths.min()) < x.shape[2]
+        kind = (has_padding, token_types is not None)
         if kind not in self._compared:
             # from short texts to long ones; always eight, since a model may take one row and not several
-            rows = lengths.argsort()[torch.linspace(0, len(x) - 1, 8, device=x.device).long()]
-            self._compare(x[rows], tokens[rows], None if token_types is None else token_types[rows])
+            spaced = torch.linspace(0, len(x) - 1, 8, device=x.device).long()
+            rows = lengths.argsort()[spaced]
+            types_of_rows = None
+            if token_types is not None:
+                types_of_rows = token_types[rows]
+            self._compare(x[rows], tokens[rows], types_of_rows)
             self._compared.add(kind)
         return x
 
@@ -345,7 +362,8 @@ class TransformersText(EmbeddedText):
                 logits_of_tokens = self.model(input_ids=ids, attention_mask=mask, **types).logits
                 logits_of_embeddings = self(x)
         except Exception as error:  # whatever the model raises
-            return f"{type(error).__name__}: {str(error).rstrip('.')}"
+            message = str(error).rstrip(".")
+            return f"{type(error).__name__}: {message}"
         finally:
             logging.disable(disabled)
         # with token types the sum of embeddings is rounded in another order
@@ -357,7 +375,8 @@ class TransformersText(EmbeddedText):
         )
         if same:
             return ""
-        return f"logits that differ by {float((logits_of_embeddings - logits_of_tokens).abs().max()):.2g}"
+        difference = (logits_of_embeddings - logits_of_tokens).abs()
+        return f"logits that differ by {float(difference.max()):.2g}"
 
 
 def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
@@ -409,4 +428,8 @@ def padded_batch(texts: Sequence[Sequence[int]], padding: int) -> Tensor:
     fine = len(texts) > 0 and all(len(text) > 0 for text in texts)
     check(fine, "texts", "texts of at least one token", "an empty text")
     longest = max(len(text) for text in texts)
-    return torch.tensor([[*text, *[padding] * (longest - len(text))] for text in texts])
+    rows = []
+    for text in texts:
+        missing = longest - len(text)
+        rows.append([*text, *[padding] * missing])
+    return torch.tensor(rows)

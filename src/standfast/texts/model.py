@@ -48,7 +48,10 @@ def _check_texts(texts: Any) -> list[str]:
     Raises:
         ArgumentError: something else, such as pairs of sentences; none; one without a word, or a very long one.
     """
-    got = type(texts).__name__ if not isinstance(texts, str) else "one text"
+    if not isinstance(texts, str):
+        got = type(texts).__name__
+    else:
+        got = "one text"
     check(
         not isinstance(texts, str | Mapping) and isinstance(texts, Iterable),
         "inputs",
@@ -58,22 +61,30 @@ def _check_texts(texts: Any) -> list[str]:
     strings = [str(text) if isinstance(text, np.str_) else text for text in texts]
     check(len(strings) > 0, "inputs", "a list of texts", "none")
     pair = next((number for number, text in enumerate(strings) if _is_pair(text)), None)
-    got = "" if pair is None else f"the pair {strings[pair]!r} at place {pair}"
+    got = ""
+    if pair is not None:
+        got = f"the pair {strings[pair]!r} at place {pair}"
     check(pair is None, "inputs", f"texts, and no pairs of sentences ({_PAIRS})", got)
     wrong = next((number for number, text in enumerate(strings) if not _is_text(text)), None)
-    got = "" if wrong is None else f"{strings[wrong]!r} at place {wrong}"
+    got = ""
+    if wrong is not None:
+        got = f"{strings[wrong]!r} at place {wrong}"
     check(wrong is None, "inputs", "texts of at least one word", got)
     long = next(
         (number for number, text in enumerate(strings) if len(text) > _MOST_CHARACTERS), None
     )
-    got = "" if long is None else f"{len(strings[long]):,} at place {long}"
+    got = ""
+    if long is not None:
+        got = f"{len(strings[long]):,} at place {long}"
     check(long is None, "inputs", f"texts of at most {_MOST_CHARACTERS:,} characters", got)
     return strings
 
 
 def _is_pair(value: object) -> bool:
     """Whether it is several strings, as tokenizers take sentence pairs: a tuple, a list, or a mapping by column."""
-    parts = list(value.values()) if isinstance(value, Mapping) else value
+    parts = value
+    if isinstance(value, Mapping):
+        parts = list(value.values())
     return (
         isinstance(parts, tuple | list)
         and len(parts) > 1
@@ -245,7 +256,10 @@ class TextModel:
             unseen = padding
         else:
             unseen = None
-        fill = own_padding if isinstance(own_padding, int) and own_padding >= 0 else padding
+        if isinstance(own_padding, int) and own_padding >= 0:
+            fill = own_padding
+        else:
+            fill = padding
         network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
         return TextBox(
             network, Reader(self.asked, *self._frame, self._most), self.granularity == "sentence"
@@ -309,7 +323,9 @@ class TextModel:
     def _fix_word(texts: list[list[Word]], number: int) -> list[list[Word]]:
         """The words, of which that of the answer does not change."""
         lacking = next((row for row, words in enumerate(texts) if len(words) <= number), None)
-        got = "" if lacking is None else f"{len(texts[lacking])} at place {lacking}"
+        got = ""
+        if lacking is not None:
+            got = f"{len(texts[lacking])} at place {lacking}"
         check(
             lacking is None,
             "word",
@@ -338,9 +354,9 @@ class TextModel:
             cuts = [start, *(cut for cut in ends if start < cut < end), end]
             parts = [written.text[a:b] for a, b in pairwise(cuts)]
             fixed = len(parts) > 1  # only whole words change
-            pieces += [
-                Word(part, "" if k else word.gap, fixed=fixed) for k, part in enumerate(parts)
-            ]
+            for number, part in enumerate(parts):
+                gap = word.gap if number == 0 else ""
+                pieces.append(Word(part, gap, fixed=fixed))
         return pieces
 
     def _cut(self, words: list[Word]) -> list[Word]:
@@ -354,7 +370,9 @@ class TextModel:
             raise ArgumentError(
                 "inputs", f"texts of which a token is among the first {self._most}", got
             )
-        return words[int(reading.owners[:, 0].min()) : int(reading.owners[:, 1].max()) + 1]
+        first = int(reading.owners[:, 0].min())
+        last = int(reading.owners[:, 1].max())
+        return words[first : last + 1]
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """The codes of the words of texts, float64 `(N, W)`: what explainers get, and metrics of equally long texts."""
@@ -421,13 +439,17 @@ class TextModel:
             )
             generator = torch.Generator().manual_seed(0)
             return words[torch.randint(len(words), (_DRAWN, width), generator=generator)]
-        return torch.full((1, width), float(self.find_removed(removal)), dtype=torch.float64)
+        removed = float(self.find_removed(removal))
+        return torch.full((1, width), removed, dtype=torch.float64)
 
     def find_removed(self, removal: Removal) -> int:
         """The code of what stands in the place of every removed word."""
-        text = {"mask": self.asked.mask, "pad": self.asked.blank, "delete": ""}[removal]
+        texts = {"mask": self.asked.mask, "pad": self.asked.blank, "delete": ""}
+        text = texts[removal]
         assert text is not None
-        return encode_word(Word(text, " ")) if text else GONE
+        if text:
+            return encode_word(Word(text, " "))
+        return GONE
 
     def logits(self, texts: Sequence[str]) -> Tensor:
         """The logits of texts, `(N, classes)`, or what the task reads."""
@@ -513,7 +535,8 @@ class CausalModel(TextModel):
         label_tokens: list[int] = []
         for label in self.labels:
             ids = self.asked.read([f"{prompt}{gap}{label.lstrip()}"])[0].ids
-            same = len(ids) > len(start.ids) and list(ids[: len(start.ids)]) == list(start.ids)
+            begins_alike = list(ids[: len(start.ids)]) == list(start.ids)
+            same = len(ids) > len(start.ids) and begins_alike
             expected = "a text that ends so that a label begins a token of its own"
             check(same, "template", expected, f"{prompt[-12:]!r} before {label!r}")
             if len(ids) > len(start.ids) + 1:

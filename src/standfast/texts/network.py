@@ -75,16 +75,19 @@ class Reader:
     def read(self, rows: Array) -> list[Reading]:
         """The tokens of rows of codes `(M, W)`."""
         keys = [row.tobytes() for row in rows]
-        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._known}
-        if len(self._known) + len(new) > min(_REMEMBERED, _REMEMBERED_WORDS // rows.shape[1]):
+        new: dict[bytes, Array] = {}
+        for key, row in zip(keys, rows, strict=True):
+            if key not in self._known:
+                new[key] = row
+        most_remembered = min(_REMEMBERED, _REMEMBERED_WORDS // rows.shape[1])
+        if len(self._known) + len(new) > most_remembered:
             self._known.clear()
             new = dict(zip(keys, rows, strict=True))
         if new:
             written = [write_text(row.tolist()) for row in new.values()]
             prompts = [f"{self.before}{string.text}{self.after}" for string in written]
-            for key, tokens, string in zip(
-                new, self.tokenizer.read(prompts, self.special), written, strict=True
-            ):
+            tokens_of_prompts = self.tokenizer.read(prompts, self.special)
+            for key, tokens, string in zip(new, tokens_of_prompts, written, strict=True):
                 self._known[key] = self._assign(tokens, string)
         return [self._known[key] for key in keys]
 
@@ -94,13 +97,15 @@ class Reader:
 
     def _assign(self, tokens: Tokens, written: Written) -> Reading:
         """Which words the tokens belong to; those of the answer belong to none."""
-        most = None if self.most is None else self.most - len(self.answer)
-        reading = assign_tokens(tokens, written, len(self.before), most, self.tokenizer.keeps_end)
+        most = None
+        if self.most is not None:
+            most = self.most - len(self.answer)
+        before = len(self.before)
+        reading = assign_tokens(tokens, written, before, most, self.tokenizer.keeps_end)
         if not self.answer:
             return reading
-        return replace(
-            reading, ids=np.concatenate([reading.ids, np.array(self.answer, dtype=np.int64)])
-        )
+        answer = np.array(self.answer, dtype=np.int64)
+        return replace(reading, ids=np.concatenate([reading.ids, answer]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +159,10 @@ class Network:
             )
             return out[:, place]
         if self.labels is not None:
-            last = (present * torch.arange(present.shape[1], device=present.device)).argmax(1)
-            return out[torch.arange(len(out), device=out.device), last][:, list(self.labels)]
+            positions = torch.arange(present.shape[1], device=present.device)
+            last = (present * positions).argmax(1)
+            rows = torch.arange(len(out), device=out.device)
+            return out[rows, last][:, list(self.labels)]
         return out
 
     def start_at_logits(self) -> Network:
@@ -165,7 +172,9 @@ class Network:
     @property
     def masks(self) -> bool:
         """Whether it is told which tokens are there; if not, no text is filled up."""
-        return isinstance(self.module, EmbeddedText) or find_mask_argument(self.module) != "none"
+        if isinstance(self.module, EmbeddedText):
+            return True
+        return find_mask_argument(self.module) != "none"
 
     def find_embedding(self) -> nn.Embedding:
         """The layer of token embeddings.
@@ -199,20 +208,27 @@ class Network:
         """The outputs for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there."""
         module, layer = self.module, self.find_embedding()
         if isinstance(module, EmbeddedText):
-            gone = module.embed(torch.full((1, 1), self.padding))[0, :, 0].to(embedded)
-            out = module(torch.where(present[..., None], embedded, gone).transpose(1, 2))
+            # an absent token, as a module of embeddings represents it
+            no_token = module.embed(torch.full((1, 1), self.padding))
+            gone = no_token[0, :, 0].to(embedded)
+            filled = torch.where(present[..., None], embedded, gone)
+            out = module(filled.transpose(1, 2))
             return self._select(out, present, place)
         count = embedded.shape[1]
-        word = next(number for number in range(len(layer.weight)) if number != self.padding)
+        # any word, as its embedding is replaced
+        words = range(len(layer.weight))
+        word = next(number for number in words if number != self.padding)
 
         def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
             # some models pad to their window
-            return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)
+            of_window = out[:, count:]
+            return torch.cat([embedded.to(out.dtype), of_window], 1)
 
         hook = layer.register_forward_hook(replace, prepend=True)
         try:
+            ids = torch.where(present, word, self.padding)
             with run_eagerly():  # compiled code may not call the hook
-                return self.ask(torch.where(present, word, self.padding), present, place)
+                return self.ask(ids, present, place)
         finally:
             hook.remove()
 
@@ -229,27 +245,28 @@ def _read_embeddings(
     """The outputs for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there, between other tokens."""
     if not before and not after:
         return network.ask_embedded(embedded, present, place)
-    count, ids = len(embedded), torch.tensor([[*before, *after]], device=embedded.device)
+    count = len(embedded)
+    device = embedded.device
+    ids = torch.tensor([[*before, *after]], device=device)
     with torch.no_grad():
         around = network.find_embedding()(ids).detach().to(embedded).expand(count, -1, -1)
-    head, tail = around[:, : len(before)], around[:, len(before) :]
+    head = around[:, : len(before)]
+    tail = around[:, len(before) :]
     every = torch.cat([head, embedded, tail], 1)
-    there = torch.cat(
-        [present.new_ones(count, len(before)), present, present.new_ones(count, len(after))], 1
-    )
+    head_present = present.new_ones(count, len(before))
+    tail_present = present.new_ones(count, len(after))
+    there = torch.cat([head_present, present, tail_present], 1)
     # what stands after the text comes directly after its last token, and padding after that
-    length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(
-        1, keepdim=True
-    )
-    positions = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
-    start, size = len(before) + length, len(after)
-    moved = torch.where(
-        positions < start, positions, positions - start + len(before) + embedded.shape[1]
-    )
+    numbers = torch.arange(1, present.shape[1] + 1, device=device)
+    length = (present * numbers).amax(1, keepdim=True)
+    positions = torch.arange(every.shape[1], device=device).expand(count, -1)
+    start = len(before) + length
+    size = len(after)
+    first_of_tail = len(before) + embedded.shape[1]
+    moved = torch.where(positions < start, positions, positions - start + first_of_tail)
     order = torch.where(positions < start + size, moved, positions - size)
-    return network.ask_embedded(
-        every.gather(1, order[..., None].expand_as(every)), there.gather(1, order), place
-    )
+    ordered = every.gather(1, order[..., None].expand_as(every))
+    return network.ask_embedded(ordered, there.gather(1, order), place)
 
 
 class Batch:
@@ -265,21 +282,31 @@ class Batch:
     def __init__(
         self, rows: Sequence[int], readings: Sequence[Reading], length: int, place: int | None
     ) -> None:
-        self.rows, self.readings, self.length, self.place = rows, readings, length, place
+        self.rows = rows
+        self.readings = readings
+        self.length = length
+        self.place = place
 
     def make_ids(self, padding: int, device: torch.device, inner: bool = False) -> Tensor:
         """Token ids `(n, length)`, of all tokens or of those of the text."""
-        ids = np.full((len(self.rows), self.length), padding, dtype=np.int64)
+        shape = (len(self.rows), self.length)
+        ids = np.full(shape, padding, dtype=np.int64)
         for numbers, reading in zip(ids, self.readings, strict=True):
-            tokens = reading.ids[reading.first : reading.last] if inner else reading.ids
+            if inner:
+                tokens = reading.ids[reading.first : reading.last]
+            else:
+                tokens = reading.ids
             numbers[: len(tokens)] = tokens
         return torch.from_numpy(ids).to(device)
 
     def find_present(self, ids: Tensor, unseen: int | None) -> Tensor:
         """Which of all tokens `ids` `(n, length)` are there, bool `(n, length)`, without those that are `unseen`."""
         counts = torch.tensor([len(reading.ids) for reading in self.readings])
-        there = (torch.arange(self.length) < counts[:, None]).to(ids.device)
-        return there if unseen is None else there & (ids != unseen)
+        positions = torch.arange(self.length)
+        there = (positions < counts[:, None]).to(ids.device)
+        if unseen is None:
+            return there
+        return there & (ids != unseen)
 
     def sum_tokens(self, values: Tensor, first: bool, written: Array, width: int) -> Tensor:
         """Numbers of tokens `(n, length)` summed to numbers of words, `(n, W)`; a token of several is shared.
@@ -293,19 +320,24 @@ class Batch:
         owners = np.concatenate([reading.owners for reading in self.readings])
         counts = [len(reading.owners) for reading in self.readings]
         rows = np.repeat(np.arange(len(counts)), counts)
-        tokens = np.concatenate(
-            [np.arange(len(reading.owners)) + first * reading.first for reading in self.readings]
-        )
+        tokens_of_rows = []
+        for reading in self.readings:
+            numbers = np.arange(len(reading.owners))
+            tokens_of_rows.append(numbers + first * reading.first)
+        tokens = np.concatenate(tokens_of_rows)
         spans = owners[:, 1] - owners[:, 0] + 1
         # a pair for each token and each of its words
         pair = np.repeat(np.arange(len(owners)), spans)
-        words = owners[pair, 0] + np.arange(len(pair)) - np.repeat(spans.cumsum() - spans, spans)
+        first_pair_of_token = np.repeat(spans.cumsum() - spans, spans)
+        words = owners[pair, 0] + np.arange(len(pair)) - first_pair_of_token
         kept = written[rows[pair], words] | (spans[pair] == 1)
         pair, words = pair[kept], words[kept]
-        share = torch.from_numpy(1 / np.bincount(pair)[pair]).to(values)
-        at = torch.from_numpy(np.stack([rows[pair], tokens[pair], words])).to(values.device)
+        token_counts = np.bincount(pair)
+        share = torch.from_numpy(1 / token_counts[pair]).to(values)
+        indices = np.stack([rows[pair], tokens[pair], words])
+        row, token, word = torch.from_numpy(indices).to(values.device)
         sums = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)
-        sums.index_put_((at[0], at[2]), values[at[0], at[1]] * share, accumulate=True)
+        sums.index_put_((row, word), values[row, token] * share, accumulate=True)
         return sums
 
 
@@ -320,13 +352,16 @@ class TextBox(BlackBox):
 
     def __init__(self, network: Network, reader: Reader, sentences: bool = False) -> None:
         super().__init__(network.module, output="logit", dtype=torch.float64)
-        self.network, self.reader, self.sentences = network, reader, sentences
+        self.network = network
+        self.reader = reader
+        self.sentences = sentences
         self._engines: dict[tuple[Any, ...], tuple[EmbeddedText, Model]] = {}
         self._words: dict[float, Word] = {}
 
     def remember(self, rows: Tensor) -> None:
         """Take the words of rows of codes along, to processes that have not read the texts."""
-        self._words |= {code: decode_word(code) for code in set(rows.flatten().tolist())}
+        codes = set(rows.flatten().tolist())
+        self._words |= {code: decode_word(code) for code in codes}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_engines": {}, "_words": list(self._words.values())}
@@ -353,13 +388,15 @@ class TextBox(BlackBox):
             present = batch.find_present(ids, self.network.unseen)
             most = self._count_rows(batch.length, device)
             for start in range(0, len(ids), most):
-                part_ids, part_present = ids[start : start + most], present[start : start + most]
+                part = slice(start, start + most)
+                part_ids = ids[part]
                 padding = self._count_padding(len(part_ids), most, device)
-                out = self._ask(
-                    pad_rows(part_ids, padding), pad_rows(part_present, padding), batch.place
-                )
-                pieces.append((batch.rows[start : start + most], widen_half(out)[: len(part_ids)]))
-        first = pieces[0][1]
+                padded_ids = pad_rows(part_ids, padding)
+                padded_present = pad_rows(present[part], padding)
+                out = self._ask(padded_ids, padded_present, batch.place)
+                of_part = widen_half(out)[: len(part_ids)]
+                pieces.append((batch.rows[part], of_part))
+        _, first = pieces[0]
         outputs = first.new_zeros(len(x), *first.shape[1:])
         for rows, out in pieces:
             outputs[list(rows)] = out
@@ -382,35 +419,39 @@ class TextBox(BlackBox):
     def title(self) -> str:
         """The name of the network's class."""
         module = self.network.module
-        return type(module.model if isinstance(module, EmbeddedText) else module).__name__
+        if isinstance(module, EmbeddedText):
+            module = module.model
+        return type(module).__name__
 
     def find_padding_fault(self, x: Tensor) -> float:
         """By how much the outputs of the first text `(1, W)` change with padding beside it; 0 if by rounding only."""
         device = next(self.network.module.parameters(), x).device
-        reading = self.reader.read(np.ascontiguousarray(x[:1].cpu().numpy()))[0]
-        token = None if self.network.word is None else reading.find_token(self.network.word)
+        first_row = np.ascontiguousarray(x[:1].cpu().numpy())
+        (reading,) = self.reader.read(first_row)
+        token = None
+        if self.network.word is not None:
+            token = reading.find_token(self.network.word)
         if not self.network.masks:
             return 0.0
         answers = []
         count = len(reading.ids)
-        filled = (
-            count + _STEP
-            if self.reader.most is None
-            else max(count, min(count + _STEP, self.reader.most))
-        )
+        if self.reader.most is None:
+            filled = count + _STEP
+        else:
+            filled = max(count, min(count + _STEP, self.reader.most))
         for length in (count, filled):
             batch = Batch([0], [reading], length, token)
             ids = batch.make_ids(self.network.padding, device)
             present = batch.find_present(ids, self.network.unseen)
-            answers.append(widen_half(self._ask(ids, present, token)).double().cpu())
+            answer = self._ask(ids, present, token)
+            answers.append(widen_half(answer).double().cpu())
         alone, padded = answers
         precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
-        return (
-            difference
-            if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max())
-            else 0.0
-        )
+        largest = float(alone.abs().max())
+        if difference > torch.finfo(precision).eps ** (2 / 3) * largest:
+            return difference
+        return 0.0
 
     @property
     def composition(self) -> Composition:
@@ -431,31 +472,42 @@ class TextBox(BlackBox):
         there = x != NO_WORD
         if bool(there[:, -1].all()):
             return None
-        return (there * torch.arange(1, x.shape[1] + 1, device=x.device)).amax(1)
+        numbers = torch.arange(1, x.shape[1] + 1, device=x.device)
+        return (there * numbers).amax(1)
 
     def find_short(self, x: Tensor) -> Tensor | None:
         """Texts of one or two words: two numbers are always correlated by 1 or -1."""
         short = (x != NO_WORD).sum(1) < FEWEST
-        return short if bool(short.any()) else None
+        if bool(short.any()):
+            return short
+        return None
 
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
         """At least one word of each text is another's, at places that depend on the text alone."""
-        possible = find_present(x) & find_present(others) & (x != others)
+        present = find_present(x)
+        possible = present & find_present(others) & (x != others)
         order = (
             hashed_uniform(content_keys(x, seed=0), x.shape[1])
             .masked_fill(~possible, 2.0)
             .argsort(1)
             .argsort(1)
         )
-        count = (share * find_present(x).sum(1)).round().clamp(min=1)
-        return torch.where(possible & (order < count[:, None]), others, x)
+        count = (share * present.sum(1)).round().clamp(min=1)
+        is_replaced = possible & (order < count[:, None])
+        return torch.where(is_replaced, others, x)
 
     def join_maps(self, maps: Tensor, x: Tensor) -> Tensor:
-        return sum_sentences(maps, x) if self.sentences else maps
+        if self.sentences:
+            return sum_sentences(maps, x)
+        return maps
 
     def predict_texts(self, texts: Sequence[str], task: Task) -> Array:
         """The probabilities of texts, `(N, classes)`, or what another task reads, for functions of strings."""
-        rows = encode_texts([split_words(text) or [Word("")] for text in map(str, texts)])
+        words = []
+        for text in map(str, texts):
+            # an empty text has one empty word
+            words.append(split_words(text) or [Word("")])
+        rows = encode_texts(words)
         with torch.no_grad():
             outputs = task.read(self(rows), len(rows)).double()
         if task.classes:
@@ -467,7 +519,9 @@ class TextBox(BlackBox):
 
     def _count_rows(self, length: int, device: torch.device) -> int:
         """How many texts of so many tokens are run together."""
-        return max(16, (_TOKENS if device.type == "cpu" else _TOKENS_ON_CARD) // length // 8 * 8)
+        most_tokens = _TOKENS if device.type == "cpu" else _TOKENS_ON_CARD
+        # a multiple of 8 rows
+        return max(16, most_tokens // length // 8 * 8)
 
     def _count_padding(self, count: int, most: int, device: torch.device) -> int:
         """How many rows a batch of `count` rows gets in addition."""
@@ -481,24 +535,32 @@ class TextBox(BlackBox):
             around: count all tokens; else those of the text.
             exact: without padding, which would become tokens where an explainer adds noise or goes to a baseline.
         """
-        readings = self.reader.read(np.ascontiguousarray(x.detach().cpu().numpy()))
+        cells = np.ascontiguousarray(x.detach().cpu().numpy())
+        readings = self.reader.read(cells)
         groups: dict[tuple[Any, ...], list[int]] = {}
         for row, reading in enumerate(readings):
-            count = len(reading.ids) if around else reading.last - reading.first
+            frame: tuple[Any, ...] = ()
+            if around:
+                count = len(reading.ids)
+            else:
+                count = reading.last - reading.first
+                before = tuple(reading.ids[: reading.first])
+                after = tuple(reading.ids[reading.last :])
+                frame = (before, after)
             length = max(1, count)
             if not exact and self.network.masks:
                 length = max(_STEP, -(-count // _STEP) * _STEP)
-                if self.reader.most is not None:  # of all tokens, those around the text included
-                    length = min(length, max(count, self.reader.most - len(reading.ids) + count))
-            token = None if self.network.word is None else reading.find_token(self.network.word)
-            frame = (
-                ()
-                if around
-                else (tuple(reading.ids[: reading.first]), tuple(reading.ids[reading.last :]))
-            )
+                if self.reader.most is not None:
+                    # of all tokens, those around the text included
+                    beside = len(reading.ids) - count
+                    length = min(length, max(count, self.reader.most - beside))
+            token = None
+            if self.network.word is not None:
+                token = reading.find_token(self.network.word)
             groups.setdefault((length, token, frame), []).append(row)
         for (length, token, _), rows in groups.items():
-            yield Batch(rows, [readings[row] for row in rows], length, token)
+            readings_of_batch = [readings[row] for row in rows]
+            yield Batch(rows, readings_of_batch, length, token)
 
     def find_engine(
         self, batch: Batch, around: bool, task: Task, at_logits: bool = False
@@ -512,11 +574,12 @@ class TextBox(BlackBox):
             at_logits: relevance starts at logits, where scores are made of several.
         """
         first = batch.readings[0]
-        frame = (
-            ((), ())
-            if around
-            else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
-        )
+        if around:
+            frame = ((), ())
+        else:
+            before = tuple(first.ids[: first.first].tolist())
+            after = tuple(first.ids[first.last :].tolist())
+            frame = (before, after)
         device = next(self.network.module.parameters(), torch.zeros(0)).device
         # with other weights, as of a control, there are other bounds
         weight = self.network.find_embedding().weight
@@ -529,7 +592,8 @@ class TextBox(BlackBox):
             module = network.make_engine(*frame, batch.place)
             low, high = module.bounds()
             bounds = widen_half(low), widen_half(high)
-            self._engines[key] = module, self._make_engine_model(module, bounds, device, task)
+            model = self._make_engine_model(module, bounds, device, task)
+            self._engines[key] = module, model
         return self._engines[key]
 
     def _make_engine_model(
@@ -540,7 +604,9 @@ class TextBox(BlackBox):
 
 def find_text_box(model: Model) -> TextBox | None:
     """The box of a model that `TextModel` has made; None for another model."""
-    return model.black_box if isinstance(model.black_box, TextBox) else None
+    if isinstance(model.black_box, TextBox):
+        return model.black_box
+    return None
 
 
 def make_text_model(

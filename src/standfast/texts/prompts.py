@@ -71,7 +71,10 @@ class Prompt:
             "a text of at least one word",
             repr(self.question),
         )
-        documents: Any = (self.documents,) if isinstance(self.documents, str) else self.documents
+        if isinstance(self.documents, str):
+            documents: Any = (self.documents,)
+        else:
+            documents = self.documents
         is_list = isinstance(documents, Iterable)
         check(
             is_list, "documents", "a list of texts, which is the context", type(documents).__name__
@@ -100,7 +103,8 @@ class Prompt:
 
     def __repr__(self) -> str:
         count = len(self.documents)
-        parts = [repr(self.question), "1 document" if count == 1 else f"{count} documents"]
+        documents = "1 document" if count == 1 else f"{count} documents"
+        parts = [repr(self.question), documents]
         for name in ("answer", "statement"):
             if getattr(self, name) is not None:
                 parts.append(f"{name}={getattr(self, name)!r}")
@@ -124,7 +128,8 @@ class Prompt:
         parts: list[Word] = []
         for number, document in enumerate(self.documents):
             first, *others = _split_document(document, unit)
-            parts += [first._replace(gap=_BETWEEN if number else ""), *others]
+            gap = _BETWEEN if number else ""
+            parts += [first._replace(gap=gap), *others]
         return parts
 
 
@@ -262,7 +267,10 @@ def write_prompt(prompt: Prompt, tokenizer: Tokenizer, template: str, chat: bool
             messages.insert(0, {"role": "system", "content": prompt.system})
         text = tokenizer.write_chat(messages)
     else:
-        text = f"{prompt.system}\n\n{message}" if prompt.system else message
+        if prompt.system:
+            text = f"{prompt.system}\n\n{message}"
+        else:
+            text = message
     count = text.count(_MARK)
     if count != 1:
         expected = "a chat template that writes the documents once (or AnswerModel(chat=False))"

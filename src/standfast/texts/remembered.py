@@ -104,7 +104,10 @@ def _read_settings(part: nn.Module) -> list[object]:
     plain = [
         value for value in vars(part).values() if isinstance(value, bool | int | float | str | list)
     ]
-    settings = [value for value in plain if not isinstance(value, list) or _are_names(value)]
+    settings = []
+    for value in plain:
+        if not isinstance(value, list) or _are_names(value):
+            settings.append(value)
     return [settings, list(part._forward_hooks), list(part._forward_pre_hooks)]
 
 

@@ -180,15 +180,20 @@ class _OfTokenizers(Tokenizer):
         copy.no_padding()
         copy.no_truncation()
         self.tokenizer = copy
-        self.most = None if truncation is None else truncation["max_length"]
+        self.most = None
+        if truncation is not None:
+            self.most = truncation["max_length"]
         self.keeps_end = truncation is not None and truncation["direction"] == "left"
         if padding:
             names = [padding["pad_token"]]
         else:
             names = [n for n in _PADDING if copy.token_to_id(n) is not None]
-        self.padding = (
-            padding["pad_id"] if padding else copy.token_to_id(names[0]) if names else None
-        )
+        if padding:
+            self.padding = padding["pad_id"]
+        else:
+            self.padding = None
+            if names:
+                self.padding = copy.token_to_id(names[0])
         self.blank = next((name for name in names if copy.token_to_id(name) is not None), None)
         self.mask = next((name for name in _MASKS if copy.token_to_id(name) is not None), None)
 
@@ -236,7 +241,8 @@ def _hash_rules(stored: str) -> str:
     rules = json.loads(stored)
     for option in ("padding", "truncation"):
         rules.pop(option, None)
-    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
+    content = json.dumps(rules, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _find_class(tokenizer: Any) -> type | str:
@@ -288,8 +294,11 @@ class Reading:
 
     def find_token(self, word: int) -> int:
         """The place among all tokens of the first token of a word; 0 if the word is not there."""
-        tokens_of_word = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
-        return self.first + int(tokens_of_word[0]) if len(tokens_of_word) else 0
+        is_of_word = (self.owners[:, 0] <= word) & (word <= self.owners[:, 1])
+        tokens_of_word = np.flatnonzero(is_of_word)
+        if len(tokens_of_word):
+            return self.first + int(tokens_of_word[0])
+        return 0
 
 
 def assign_tokens(
@@ -309,19 +318,31 @@ def assign_tokens(
     """
     spans = np.array(tokens.spans, dtype=np.int64).reshape(-1, 2) - offset
     length = len(written.text)
-    inside = ~np.array(tokens.special, dtype=bool) & (spans[:, 1] > 0) & (spans[:, 0] < length)
+    is_special = np.array(tokens.special, dtype=bool)
+    overlaps = (spans[:, 1] > 0) & (spans[:, 0] < length)
+    inside = ~is_special & overlaps
     inside &= spans[:, 1] > spans[:, 0]
     positions = np.flatnonzero(inside)
     if len(positions):
         first = int(positions[0])
         last = int(positions[-1]) + 1
     else:  # between what is before the text and what is after it
-        before = np.array(tokens.special, dtype=bool) | (spans[:, 1] <= 0)
-        first = last = int(np.argmin(before)) if not before.all() else (len(before) + 1) // 2
-    ids, spans = np.array(tokens.ids, dtype=np.int64), spans[first:last]
-    excess = 0 if most is None else min(max(0, len(ids) - most), last - first)
+        before = is_special | (spans[:, 1] <= 0)
+        if before.all():
+            first = last = (len(before) + 1) // 2
+        else:
+            first = last = int(np.argmin(before))
+    ids = np.array(tokens.ids, dtype=np.int64)
+    spans = spans[first:last]
+    if most is not None:
+        excess = min(max(0, len(ids) - most), last - first)
+    else:
+        excess = 0
     if excess:
-        cut = slice(first, first + excess) if keeps_end else slice(last - excess, last)
+        if keeps_end:
+            cut = slice(first, first + excess)
+        else:
+            cut = slice(last - excess, last)
         ids, spans = (
             np.delete(ids, cut),
             np.delete(spans, slice(cut.start - first, cut.stop - first), axis=0),

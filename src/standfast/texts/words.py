@@ -73,9 +73,9 @@ def _find_kind(letter: str) -> str:
     if category[0] == "M" or category == "Cf" or "EMOJI MODIFIER" in unicodedata.name(letter, ""):
         return "+"
     if category[0] in "LN":
-        return (
-            "." if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE) else "a"
-        )
+        if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE):
+            return "."
+        return "a"
     return "."
 
 
@@ -118,7 +118,8 @@ def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:
     check(fits, "texts", expected, f"{len(texts):,} texts, of which one has {longest:,} words")
     rows = torch.full((len(texts), longest), float(NO_WORD), dtype=torch.float64)
     for row, words in zip(rows, texts, strict=True):
-        row[: len(words)] = torch.tensor([encode_word(word) for word in words], dtype=torch.float64)
+        codes = [encode_word(word) for word in words]
+        row[: len(words)] = torch.tensor(codes, dtype=torch.float64)
     return rows
 
 

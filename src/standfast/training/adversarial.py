@@ -88,9 +88,8 @@ class Pgd:
         delta = project_offset(self._draw_start(centre, generator), self.ball, below, above)
         with set_mode(module, training=False):
             for _ in range(self.steps):
-                direction = self._choose_direction(
-                    compute_loss_gradient(module, centre + delta, labels)
-                )
+                gradient = compute_loss_gradient(module, centre + delta, labels)
+                direction = self._choose_direction(gradient)
                 # projected after each step, so that all gradients are those of allowed points
                 delta = project_offset(delta + self.step * direction, self.ball, below, above)
         # centre + (bound - centre) may differ from the bound in the last bit
@@ -115,12 +114,15 @@ class Pgd:
         if isinstance(self.ball, LinfBall):
             uniform = torch.rand(centre.shape, generator=generator, device=device, dtype=dtype)
             # drawn where the generator is, so that its device decides the numbers and not that of the model
-            return self.ball.radius * (2 * uniform - 1).to(centre.device)
+            direction = (2 * uniform - 1).to(centre.device)
+            return self.ball.radius * direction
         normal = torch.randn(centre.shape, generator=generator, device=device, dtype=dtype)
         distance = torch.rand(len(centre), generator=generator, device=device, dtype=dtype)
         # the root makes points uniform in the volume, not along the radius
-        distance = self.ball.radius * distance ** (1 / centre[0].numel())
-        return (broadcast_rows(distance, normal) * _normalise(normal)).to(centre.device)
+        features = centre[0].numel()
+        distance = self.ball.radius * distance ** (1 / features)
+        start = broadcast_rows(distance, normal) * _normalise(normal)
+        return start.to(centre.device)
 
     def _choose_direction(self, gradient: Tensor) -> Tensor:
         """The step of length 1, in the norm of the ball, that increases the loss most to first order."""
@@ -179,10 +181,11 @@ def project_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> T
     if not bool(outside.any()):
         return clipped
     scale = _find_scale(delta, ball.radius, below, above, outside)
-    nearest = torch.minimum(torch.maximum(broadcast_rows(scale, delta) * delta, below), above)
-    excess = (
-        nearest.flatten(1).norm(dim=1) / ball.radius if ball.radius > 0 else torch.ones_like(scale)
-    )
+    scaled = broadcast_rows(scale, delta) * delta
+    nearest = torch.minimum(torch.maximum(scaled, below), above)
+    excess = torch.ones_like(scale)
+    if ball.radius > 0:
+        excess = nearest.flatten(1).norm(dim=1) / ball.radius
     # rounding may exceed the radius in the last bit
     return nearest / broadcast_rows(excess.clamp(min=1), delta)
 
@@ -192,7 +195,8 @@ def _find_scale(
 ) -> Tensor:
     """The s of each row for which `clip(s delta)` has the norm `radius`, `(N,)`; 1 for rows that are not `outside`."""
     square = delta.flatten(1).square()
-    limit = torch.where(delta > 0, above, below).expand_as(delta).flatten(1).square()
+    bound = torch.where(delta > 0, above, below).expand_as(delta)
+    limit = bound.flatten(1).square()
     goal = torch.full((len(delta), 1), radius**2, dtype=delta.dtype, device=delta.device)
     tiny = torch.finfo(delta.dtype).tiny
     t = goal / square.sum(dim=1, keepdim=True)  # the square of s
@@ -203,10 +207,14 @@ def _find_scale(
         slope = torch.where(is_free, square, 0.0).sum(1, True)
         before = t
         # never below the last one: Newton's method from the left only grows, but for rounding
-        t = torch.maximum(t, (goal - clipped_part) / slope.clamp(min=tiny))
-        if bool((outside[:, None] <= (t <= before * (1 + 1e-6))).all()):
+        next_t = (goal - clipped_part) / slope.clamp(min=tiny)
+        t = torch.maximum(t, next_t)
+        has_settled = t <= before * (1 + 1e-6)
+        # of rows inside of the ball nothing is asked
+        if bool((has_settled | ~outside[:, None]).all()):
             break
-    return torch.where(outside, t[:, 0].clamp(max=1).sqrt(), 1.0)
+    scale = t[:, 0].clamp(max=1).sqrt()
+    return torch.where(outside, scale, 1.0)
 
 
 def _to_tensor(bound: float | Tensor, inputs: Tensor) -> Tensor:

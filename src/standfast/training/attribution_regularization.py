@@ -109,7 +109,8 @@ def compute_loss_path(
         along = torch.arange(first, points, device=inputs.device, dtype=inputs.dtype) / (points - 1)
         along = along.reshape(1, -1, *[1] * (inputs.ndim - 1))
         # exact at both ends
-        rows = torch.lerp(inputs[:, None], perturbed[:, None], along).flatten(0, 1)
+        on_path = torch.lerp(inputs[:, None], perturbed[:, None], along)
+        rows = on_path.flatten(0, 1)
         # a graph is needed also where only the parameters are to be differentiated
         if not rows.requires_grad:
             rows.requires_grad_()
@@ -122,7 +123,9 @@ def compute_loss_path(
         losses = losses.reshape(len(inputs), points - first)
         logits = logits.reshape(len(inputs), points - first, *logits.shape[1:])
         # the trapezoid rule gives both ends half of the weight
-        ends = gradient[:, -1] + (gradient[:, 0] if at_inputs is None else at_inputs)
+        if at_inputs is None:
+            at_inputs = gradient[:, 0]
+        ends = gradient[:, -1] + at_inputs
         between = gradient[:, 1 - first : -1]
         mean = (between.sum(dim=1) + ends / 2) / (points - 1)
         return LossPath((perturbed - inputs) * mean, losses, logits)

@@ -129,7 +129,8 @@ def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2)
     sample = torch.arange(count, device=inputs.device)
     padded = F.pad(inputs, (pixels, pixels, pixels, pixels))
     # the index moves the channels to the end: (N, H, W, C)
-    moved = padded[sample[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    sample = sample[:, None, None]
+    moved = padded[sample, :, rows[:, :, None], columns[:, None, :]]
     return moved.movedim(-1, 1).contiguous()
 
 

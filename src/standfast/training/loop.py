@@ -288,7 +288,8 @@ def compute_learning_rate_factor(step: int, steps: int) -> float:
     if step < warm_up:
         return (step + 1) / warm_up
     # at least 1, where the warm-up takes all steps
-    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
+    share = (step - warm_up) / max(1, steps - warm_up)
+    return 0.5 * (1 + math.cos(math.pi * share))
 
 
 def check_data(inputs: Tensor, labels: Tensor) -> None:

@@ -98,7 +98,8 @@ class GradientHessian(Scheme):
         if self.gradient_weight:
             words.append(f"{self.gradient_weight:g} x 2-norm of its input gradient")
         if self.hessian_weight:
-            probes = f"{self.probes} Hutchinson probe{'s' if self.probes > 1 else ''}"
+            plural = "s" if self.probes > 1 else ""
+            probes = f"{self.probes} Hutchinson probe{plural}"
             words.append(
                 f"{self.hessian_weight:g} x Frobenius norm of its input Hessian ({probes})"
             )
@@ -139,7 +140,8 @@ class Adversarial(Scheme):
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
         """The ascent within `share` times the radius and the bounds of the inputs."""
-        ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
+        kind = LinfBall if self.norm == "linf" else L2Ball
+        ball = kind(share * self.radius)
         return Pgd(
             ball,
             # a smaller ball needs shorter steps
@@ -274,7 +276,9 @@ def spell_scheme(scheme: Scheme) -> str:
         value = getattr(scheme, option.name)
         if value != option.default:
             options.append(f"{option.name}={value}")
-    return f"{scheme.name}:{','.join(options)}" if options else scheme.name
+    if not options:
+        return scheme.name
+    return f"{scheme.name}:{','.join(options)}"
 
 
 def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
@@ -298,4 +302,5 @@ def _compute_warm_up(warm_up: float, batch: Batch) -> float:
 def _describe_warm_up(warm_up: float) -> str:
     if not warm_up:
         return ""
-    return f", the radius growing over {warm_up:g} epoch{'s' if warm_up != 1 else ''}"
+    plural = "s" if warm_up != 1 else ""
+    return f", the radius growing over {warm_up:g} epoch{plural}"

@@ -183,16 +183,17 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
         # a processor may have a mean and not use it
         mean, std = (0.0,) * len(mean), (1.0,) * len(std)
     # the processor expects values in [0, 255], which are 255 times ours
-    factor = 255 * (
-        read_option("rescale_factor", 1 / 255) if read_option("do_rescale", True) else 1.0
-    )
+    factor = 255 * 1.0
+    if read_option("do_rescale", True):
+        factor = 255 * read_option("rescale_factor", 1 / 255)
     mean = tuple(value / factor for value in mean)
     std = tuple(value / factor for value in std)
     # without a crop the size of the image is that of the module
-    height, width = _read_size(
-        read_option("crop_size" if read_option("do_center_crop", False) else "size")
-    )
-    shape = None if height is None or width is None else (len(mean), height, width)
+    is_cropped = read_option("do_center_crop", False)
+    height, width = _read_size(read_option("crop_size" if is_cropped else "size"))
+    shape = None
+    if height is not None and width is not None:
+        shape = (len(mean), height, width)
     return Normalised(ForwardWrapper(model, forward_pixels), mean, std, shape)
 
 
@@ -259,10 +260,12 @@ def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
     scaling = weights.transforms()
     if not hasattr(scaling, "mean"):
         raise ArgumentError("model", "a classifier of images", name)
+    sides = scaling.crop_size
     # some crops have one side for both
-    height, width = scaling.crop_size * 2 if len(scaling.crop_size) == 1 else scaling.crop_size
-    size = (len(scaling.mean), height, width)
-    module = models.get_model(name, weights=weights if pretrained else None)
+    size = (len(scaling.mean), sides[0], sides[-1])
+    if not pretrained:
+        weights = None
+    module = models.get_model(name, weights=weights)
     return Normalised(module, tuple(scaling.mean), tuple(scaling.std), size)
 
 

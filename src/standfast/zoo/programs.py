@@ -174,7 +174,8 @@ def as_module(candidate: object, argument: str, task: Task | None = None) -> nn.
         expected = f"of: {reading.task.below.name} beside the rule, as the estimator says something else than classes"
         raise ArgumentError(argument, expected, repr(task))
     reads_scores = task.below.classes and not isinstance(task.below, ZeroShot)
-    return BlackBox(reading.function, reading.output if reads_scores else "value")
+    output = reading.output if reads_scores else "value"
+    return BlackBox(reading.function, output)
 
 
 class Exported(nn.Module):
@@ -334,7 +335,10 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def _list_first(names: list[str]) -> str:
-    return ", ".join(names[:2]) + (f", ... {len(names)} in all" if len(names) > 2 else "")
+    first = ", ".join(names[:2])
+    if len(names) <= 2:
+        return first
+    return f"{first}, ... {len(names)} in all"
 
 
 def _reason(error: BaseException) -> str:

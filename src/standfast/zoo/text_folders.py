@@ -55,12 +55,8 @@ def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
     expected = "weights as .safetensors"
     if has_pickle:
         expected += ", or trust: true for a pickle, which can run code"
-    check(
-        has_weights,
-        "transformers",
-        expected,
-        f"{folder.name} with {'.bin files' if has_pickle else 'none'}",
-    )
+    weights = ".bin files" if has_pickle else "none"
+    check(has_weights, "transformers", expected, f"{folder.name} with {weights}")
     has_tokenizer = any(file.name in _TOKENIZERS for file in files)
     expected = f"a tokenizer ({', '.join(_TOKENIZERS[:3])}, ...)"
     check(has_tokenizer, "transformers", expected, f"{folder.name} without one")
@@ -115,7 +111,9 @@ def load_text_folder(
     names = model.config.architectures or [type(model).__name__]
     missing = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
     expected = f"weights for {type(model).__name__} (labels: for a language model, word: for one that answers by token)"
-    got = f"those of {', '.join(names)}{f', without {missing[0]}' if missing else ''}"
+    got = f"those of {', '.join(names)}"
+    if missing:
+        got += f", without {missing[0]}"
     # transformers fills in missing weights at random, with a warning alone
     check(not missing and type(model).__name__ in names, "transformers", expected, got)
     model = model.eval()

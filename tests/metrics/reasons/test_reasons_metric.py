@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import Tensor, nn
@@ -260,6 +261,42 @@ def test_estimators_are_told_apart_by_their_answers() -> None:
 
     numbers = [number_model(make_black_box(slope)) for slope in (1.0, 1.0, 1.1)]
     assert numbers[0] == numbers[1] != numbers[2]
+
+
+def test_a_source_beside_which_nothing_differs_is_not_drawn_again() -> None:
+    """What it does alone is what all sources do; beside another source its draws are the usual ones."""
+    model = standfast.Model(small_net((6,)), (0.0, 1.0), device="cpu")
+    inputs = torch.rand(2, 6, generator=torch.Generator().manual_seed(0))
+    options: dict[str, Any] = {"top": 3, "draws": 20, "vary": ("measurement",)}
+    beside = Reasons(LinfBall(0.05), only_beside=True, **options)
+    single = beside(model, "saliency", inputs)
+    assert single.drawn.tolist() == [0, 0]
+    assert bool(single.value.isnan().all())
+    assert not bool(single.varied.any())
+    both = beside(model, "smoothgrad:samples=2", inputs)
+    usual = Reasons(LinfBall(0.05), **options)(model, "smoothgrad:samples=2", inputs)
+    assert both.drawn.tolist() == usual.drawn.tolist()
+    assert torch.equal(both.value, usual.value)
+    assert torch.equal(both.draw_maps, usual.draw_maps)
+    assert not bool(both.varied_seed.any())  # it was tried, and is not drawn
+
+
+def test_a_card_of_one_source_costs_its_draws_alone() -> None:
+    digits = standfast.data.bundled("digits")[:1]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    options: dict[str, Any] = {"measurement": LinfBall(0.02), "top": 4, "draws": 40}
+    found = standfast.reasons(model, "saliency", digits, progress=False, **options)
+    drawn = found.results.samples.group_by("label").agg(pl.col("drawn").sum())
+    assert dict(drawn.iter_rows()) == {"reasons": 40}
+    assert found.card().alone == ()
+    of_random = standfast.reasons(model, "smoothgrad:samples=2", digits, progress=False, **options)
+    drawn = of_random.results.samples.group_by("label").agg(pl.col("drawn").sum())
+    assert dict(drawn.iter_rows()) == {
+        "reasons": 40,
+        "reasons: seed": 40,
+        "reasons: measurement": 40,
+    }
+    assert [alone.source for alone in of_random.card().alone] == ["seed", "measurement"]
 
 
 def test_an_interval_of_models_holds_where_the_measurement_alone_matters() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 import standfast
 from standfast import display
 from standfast.errors import ArgumentError
-from standfast.reason_cards import retrained_runs, retraining
+from standfast.reason_cards import cards, retrained_runs, retraining
 from standfast.reason_cards.retrained_runs import RetrainedRuns
 from standfast.reason_cards.retraining import Retraining, fit_clone
 from standfast.statistics.reasons import Foresight
@@ -224,6 +224,43 @@ def test_models_are_trained_until_all_reasons_are_decided() -> None:
     assert [runs.results[f"retrained {seed}"] for seed in (2, 3, 4)] == list(runs.batches)
 
 
+@pytest.mark.parametrize("looks", [(5, 10), (5,)])
+def test_a_first_look_ends_where_its_time_does(looks: tuple[int, ...]) -> None:
+    runs, evaluated = run_models(looks, training_ends=0.0)
+    with pytest.warns(UserWarning, match="1 of 5 models"):
+        runs.run_next()
+    assert evaluated == [["retrained 1"]]
+    assert runs.looks == ()  # one look, whose error is not divided
+    assert not runs.goes_on(make_cards("undecided", least=6))
+
+
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_training_has_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three quarters of it are over when the last model is trained, and the rest is for the evaluation."""
+    began = time.monotonic()
+    ends: list[float] = []
+    noted: list[float | None] = []
+    evaluate = cards.evaluate
+
+    def train_two(train: Any, start: int, stop: int, most: int, progress: bool, end: float) -> Any:
+        ends.append(end)
+        return [make_pipeline(), make_pipeline()]
+
+    def note_minutes(*values: Any, minutes: float | None, **options: Any) -> Any:
+        noted.append(minutes)
+        return evaluate(*values, **options)
+
+    monkeypatch.setattr(retraining, "_train_each", train_two)
+    monkeypatch.setattr(cards, "evaluate", note_minutes)
+    with pytest.warns(UserWarning, match="2 of 40 models were trained again"):
+        found = ask(make_pipeline(), retrain=lambda seed: None, models=40, minutes=2)
+    took = time.monotonic() - began
+    assert {card.models for card in found} == {2}
+    assert 0 <= ends[0] - began - 90 < 10
+    assert noted[0] == 1
+    assert 2 - took / 60 < noted[1] <= 2  # type: ignore[operator]
+
+
 def test_a_fixed_number_of_models_is_no_look_of_several() -> None:
     runs, _ = run_models((4,))
     runs.run_next()
@@ -232,7 +269,7 @@ def test_a_fixed_number_of_models_is_no_look_of_several() -> None:
 
 
 def test_no_look_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 20.0, 29.0, 31.0])
+    clock = iter([0.0, 10.0, 20.0, 20.0, 29.0, 31.0])
     monkeypatch.setattr(retrained_runs.time, "monotonic", lambda: next(clock))
     runs, _ = run_models((2, 3, 5), ends=40.0)
     runs.run_next()  # 20 seconds for two models

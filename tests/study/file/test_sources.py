@@ -25,9 +25,10 @@ import standfast
 from malformed_studies import Evil
 from standfast.data.user_files import as_inputs, read_images
 from standfast.question.grid import ModelSource, Samples
+from standfast.study.file.model_sources import try_out
 from standfast.study.file.names import DATA, MODELS, read_entry
 from standfast.study.file.problems import StudyFieldError
-from standfast.study.file.sources import build_source, try_out
+from standfast.study.file.sources import build_source
 from standfast.study.file.spec import study_from
 from standfast.zoo.programs import read_weights
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import standfast
 from conftest import small_net
 from standfast import evaluation
+from standfast.report.step_lines import write_line
 from standfast.study.file.spec import StudyError, study_from
 from standfast.study.forecast import limited as limited_runs
 from standfast.study.plan import make_plan
@@ -116,6 +117,12 @@ def test_the_same_call_continues_with_more_samples(tmp_path: Path) -> None:
     first = evaluate(model, 0.15, tmp_path)
     assert first.run.stopped
     before = read_values(first)
+    rest = standfast.results.NextStep(
+        "rest", ("saliency",), tuple(EXPLAINERS), seconds=60.0, samples=9, left=1
+    )
+    line = str(write_line(first, rest))
+    assert line.startswith("standfast.evaluate(model, ['saliency', 'input_x_gradient'], inputs, ")
+    assert "minutes=2" in line  # a minute more
     second = evaluate(model, 0.15, tmp_path)
     assert second.run.earlier >= before.select("label", "explainer").unique().height
     assert second.manifest["limit"]["settings"] == first.manifest["limit"]["settings"]

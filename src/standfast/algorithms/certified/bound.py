@@ -109,7 +109,8 @@ def certified_distortion(
     targets = model.check_targets(targets, inputs)
     mask = _mask(free, inputs)
     network = _trace_network(model, inputs)
-    low, high = (b.to(torch.float64).expand(inputs.shape[1:]).flatten() for b in model.bounds)
+    shape = inputs.shape[1:]
+    low, high = (bound.to(torch.float64).expand(shape).flatten() for bound in model.bounds)
     centre = inputs.double().flatten(1)
     below, above = (torch.where(mask > 0, bound - centre, 0.0) for bound in (low, high))
     problem = _Problem(
@@ -127,7 +128,8 @@ def certified_distortion(
         chunks = torch.split(
             torch.arange(len(inputs), device=inputs.device), max(1, _NUMBERS // numbers)
         )
-        lower = torch.cat([_search(problem.select(rows), tolerance) for rows in chunks])
+        radii = [_search(problem.select(rows), tolerance) for rows in chunks]
+        lower = torch.cat(radii)
     return CertifiedDistortion(lower=lower, unbounded=torch.isinf(lower))
 
 
@@ -144,10 +146,9 @@ class _Problem:
     product: float
 
     def select(self, rows: Tensor) -> _Problem:
-        box = PermittedInputs(
-            self.box.centre[rows], self.box.below[rows], self.box.above[rows], None
-        )
-        return replace(self, targets=self.targets[rows], box=box)
+        box = self.box
+        part = PermittedInputs(box.centre[rows], box.below[rows], box.above[rows], None)
+        return replace(self, targets=self.targets[rows], box=part)
 
     def reach(self) -> Tensor:
         """The norm `(N,)` of the largest possible change."""
@@ -160,27 +161,30 @@ class _Problem:
         r = radius[:, None]
         below = torch.maximum(self.box.below, -r)
         above = torch.minimum(self.box.above, r)
-        permitted = PermittedInputs(
-            self.box.centre, below, above, radius if self.order == 2 else None
-        )
+        # a ball of the maximum norm is a box
+        ball = radius if self.order == 2 else None
+        permitted = PermittedInputs(self.box.centre, below, above, ball)
         bounds = bound_values(self.network, permitted, self.method, self.unit, self.product)
-        return bound_margins(self.network, permitted, bounds, self.targets).amin(1)
+        margins = bound_margins(self.network, permitted, bounds, self.targets)
+        return margins.amin(1)
 
     def first_order(self) -> tuple[Tensor, Tensor]:
         """Margins at the inputs, and the norms of the changes that bring them to zero if the network is affine."""
         free = self.box.above > self.box.below
+        target = self.targets[:, None]
+        shape = self.network.nodes[0].shape
         with torch.enable_grad():
             x = self.box.centre.clone().requires_grad_(True)
-            logits = self.network.logits(x.reshape(-1, *self.network.nodes[0].shape))
-            logit = logits.gather(1, self.targets[:, None])
-            margin = (
-                logit - logits.scatter(1, self.targets[:, None], -torch.inf).amax(1, keepdim=True)
-            ).squeeze(1)
+            logits = self.network.logits(x.reshape(-1, *shape))
+            logit = logits.gather(1, target)
+            others = logits.scatter(1, target, -torch.inf)
+            margin = (logit - others.amax(1, keepdim=True)).squeeze(1)
             (gradient,) = torch.autograd.grad(margin.sum(), x)
         # the dual norm: the 2-norm for 2, the 1-norm for the maximum norm
         dual = 2.0 if self.order == 2 else 1.0
         slope = torch.linalg.vector_norm(gradient * free, dual, 1)
-        return margin.detach(), margin.detach() / slope.clamp(min=1e-12)
+        margin = margin.detach()
+        return margin, margin / slope.clamp(min=1e-12)
 
 
 def _search(problem: _Problem, tolerance: float) -> Tensor:
@@ -197,22 +201,27 @@ def _search(problem: _Problem, tolerance: float) -> Tensor:
     radius = torch.minimum(radius / 8, limit)
     done = margin <= 0
     fixed = (limit == 0) & ~done  # no feature may change, so the class cannot change
-    low, done = torch.where(fixed, torch.inf, low), done | fixed
+    low = torch.where(fixed, torch.inf, low)
+    done = done | fixed
     step = 0
     while step < _TRIALS and not bool(done.all()):
         rows = (~done).nonzero().squeeze(1)
         proved = problem.select(rows).margin(radius[rows])
-        good = rows[proved > 0]
         # NaN proves nothing
-        bad = rows[~(proved > 0)]
-        low[good], margin_low[good] = radius[good], proved[proved > 0]
-        high[bad], margin_high[bad] = radius[bad], proved[~(proved > 0)]
-        done = done | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)
-        radius = _next_radius(
-            low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2
-        )
+        is_proved = proved > 0
+        good = rows[is_proved]
+        bad = rows[~is_proved]
+        low[good] = radius[good]
+        margin_low[good] = proved[is_proved]
+        high[bad] = radius[bad]
+        margin_high[bad] = proved[~is_proved]
+        is_near = high <= low * (1 + tolerance)
+        done = done | (low >= limit) | is_near | (high < smallest)
+        halve = step % 3 == 2
+        radius = _next_radius(low, high, margin_low, margin_high, limit, tolerance, halve)
         step += 1
-    return torch.where((low >= limit) & (margin > 0), torch.inf, low)
+    covers_box = (low >= limit) & (margin > 0)
+    return torch.where(covers_box, torch.inf, low)
 
 
 def _next_radius(
@@ -233,18 +242,25 @@ def _next_radius(
     """
     bounded = torch.isfinite(high)
     end = torch.where(bounded, high, 2 * limit)
-    line = low + (end - low) * margin_low / (margin_low - margin_high).clamp(min=1e-300)
-    trial = torch.maximum(line * (1 - tolerance / 2), low * (1 + 0.99 * tolerance))
+    fall = (margin_low - margin_high).clamp(min=1e-300)
+    line = low + (end - low) * margin_low / fall
     middle = (low + end) / 2
-    trial = middle if halve else torch.where(trial < end, trial, middle)
-    trial = torch.where(low > 0, trial, end / 4)
-    return torch.where(bounded, trial, torch.minimum(torch.where(low > 0, 2 * low, limit), limit))
+    if halve:
+        trial = middle
+    else:
+        below_line = line * (1 - tolerance / 2)
+        smallest_step = low * (1 + 0.99 * tolerance)
+        trial = torch.maximum(below_line, smallest_step)
+        trial = torch.where(trial < end, trial, middle)
+    is_certified = low > 0
+    trial = torch.where(is_certified, trial, end / 4)
+    doubled = torch.where(is_certified, 2 * low, limit)
+    return torch.where(bounded, trial, torch.minimum(doubled, limit))
 
 
 def _order(norm: Norm) -> float:
-    is_norm = norm == "inf" or (
-        isinstance(norm, int | float) and not isinstance(norm, bool) and norm in (2, math.inf)
-    )
+    is_number = isinstance(norm, int | float) and not isinstance(norm, bool)
+    is_norm = norm == "inf" or (is_number and norm in (2, math.inf))
     check(is_norm, "norm", "2 or infinity", repr(norm))
     return 2.0 if norm == 2 else math.inf
 
@@ -253,14 +269,13 @@ def _mask(free: Tensor | None, inputs: Tensor) -> Tensor:
     """1.0 where a feature may change, `(N, n)`."""
     if free is None:
         return torch.ones_like(inputs, dtype=torch.float64).flatten(1)
+    fits = False
+    got = type(free).__name__
     if isinstance(free, Tensor):
+        fits = free.dtype == torch.bool and free.ndim <= inputs.ndim
         got = f"{free.dtype} of shape {tuple(free.shape)}"
-    else:
-        got = type(free).__name__
-    fits = isinstance(free, Tensor) and free.dtype == torch.bool and free.ndim <= inputs.ndim
-    fits = fits and all(
-        n in (1, m) for n, m in zip(reversed(free.shape), reversed(inputs.shape), strict=False)
-    )
+        for n, m in zip(reversed(free.shape), reversed(inputs.shape), strict=False):
+            fits = fits and n in (1, m)
     check(fits, "free", f"a bool tensor that broadcasts to {tuple(inputs.shape)}", got)
     return free.to(inputs.device).expand(inputs.shape).double().flatten(1)
 
@@ -273,7 +288,8 @@ def _trace_network(model: Subject, inputs: Tensor) -> Network:
     chunks = torch.split(inputs, 256)
     with torch.no_grad():
         again = torch.cat([network.logits(chunk.double()) for chunk in chunks])
-    error = (again - expected).abs().amax(1) / (1 + expected.abs().amax(1))
+    difference = (again - expected).abs().amax(1)
+    error = difference / (1 + expected.abs().amax(1))
     # 0.01 is more than rounding in float32 or TF32, and less than the effect of another branch of the module's code
     if not bool((error <= 0.01).all()):
         raise ModelError(
@@ -286,6 +302,5 @@ def _trace_network(model: Subject, inputs: Tensor) -> Network:
 def _product_error(model: Subject) -> float:
     """The relative error that TF32 adds to a product: it rounds both factors to ten bits."""
     allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    return (
-        2.0**-9 if model.device.type == "cuda" and model.dtype == torch.float32 and allowed else 0.0
-    )
+    is_on_card = model.device.type == "cuda" and model.dtype == torch.float32
+    return 2.0**-9 if is_on_card and allowed else 0.0

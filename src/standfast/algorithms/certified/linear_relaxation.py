@@ -57,7 +57,8 @@ class PermittedInputs:
         if self.radius is not None:
             a, below, above = _pack(a, below, above)
         # a linear function is smallest at a corner of the box
-        best = torch.where(a > 0, a * below, a * above).sum(1)
+        lowest_terms = torch.where(a > 0, a * below, a * above)
+        best = lowest_terms.sum(1)
         if self.radius is None:
             return start + best
         radius = self.radius[owner]
@@ -67,15 +68,20 @@ class PermittedInputs:
         for _ in range(_ROUNDS):
             m = m.clamp(min=1e-200)
             # the minimiser of a d + m d^2 / 2 within the box
-            d = torch.minimum(torch.maximum(-free / m[:, None], below), above)
-            bound = (free * d).sum(1) + m / 2 * ((d * d).sum(1) - radius**2)
+            minimiser = -free / m[:, None]
+            d = torch.minimum(torch.maximum(minimiser, below), above)
+            d_square = d * d
+            excess = d_square.sum(1) - radius**2
+            bound = (free * d).sum(1) + m / 2 * excess
             # the dual is a lower bound for any m, so the largest one counts
             best = torch.maximum(best, bound)
             inside = (d > below) & (d < above)
-            room = radius**2 - torch.where(inside, 0.0, d * d).sum(1)
+            room = radius**2 - torch.where(inside, 0.0, d_square).sum(1)
             rest = torch.where(inside, square, 0.0).sum(1)
-            update = torch.where(room > 0, (rest / room.clamp(min=1e-300)).sqrt(), 0.0)
-            if bool((update >= m * (1 - 1e-4)).all()):
+            multiplier = (rest / room.clamp(min=1e-300)).sqrt()
+            update = torch.where(room > 0, multiplier, 0.0)
+            has_settled = update >= m * (1 - 1e-4)
+            if bool(has_settled.all()):
                 break
             m = torch.minimum(m, update)
         return start + best
@@ -104,10 +110,9 @@ def bound_values(
     The bounds hold for all such errors.
     """
     shape = network.nodes[0].shape
-    inputs = (permitted.centre + permitted.below, permitted.centre + permitted.above)
-    bounds = Bounds(
-        [inputs[0].reshape(-1, *shape)], [inputs[1].reshape(-1, *shape)], [None], [None]
-    )
+    lowest = (permitted.centre + permitted.below).reshape(-1, *shape)
+    highest = (permitted.centre + permitted.above).reshape(-1, *shape)
+    bounds = Bounds([lowest], [highest], [None], [None])
     before_nonlinear: set[int] = set()
     for node in network.nodes:
         if isinstance(node.rule, Nonlinear):
@@ -118,18 +123,21 @@ def bound_values(
         high = [bounds.upper[s] for s in node.sources]
         # the bounds are computed in float64, which rounds, too
         lower, upper = _widen(*node.rule.interval(low, high))
-        sizes = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
+        sizes = []
+        for lowest_value, highest_value in zip(low, high, strict=True):
+            sizes.append(torch.maximum(lowest_value.abs(), highest_value.abs()))
         error = node.rule.rounding(sizes, unit, product)
         if error is not None:
             lower, upper = lower - error, upper + error
         bounds.errors.append(error)
         bounds.lower.append(lower)
         bounds.upper.append(upper)
-        bounds.lines.append(
-            node.rule.lines(low[0], high[0]) if isinstance(node.rule, Nonlinear) else None
-        )
-        # the output of a rectifier is already bounded by the tightened bounds of its input
-        if method == "crown" and index in before_nonlinear and not isinstance(node.rule, Nonlinear):
+        if isinstance(node.rule, Nonlinear):
+            # the output of a rectifier is already bounded by the tightened bounds of its input
+            bounds.lines.append(node.rule.lines(low[0], high[0]))
+            continue
+        bounds.lines.append(None)
+        if method == "crown" and index in before_nonlinear:
             _tighten(network, permitted, bounds, index)
     return bounds
 
@@ -140,15 +148,22 @@ def bound_margins(
     """Lower bounds `(N, classes)` of `logit_target - logit_j` over the permitted inputs; infinite for the target."""
     last = len(network.nodes) - 1
     classes = network.nodes[-1].shape[0]
-    out = torch.full((len(targets), classes), torch.inf, dtype=torch.float64, device=targets.device)
-    rival = torch.ones_like(out, dtype=torch.bool).scatter_(1, targets[:, None], False)
+    device = targets.device
+    shape = (len(targets), classes)
+    out = torch.full(shape, torch.inf, dtype=torch.float64, device=device)
+    rival = torch.ones(shape, dtype=torch.bool, device=device)
+    rival.scatter_(1, targets[:, None], False)
     pairs = rival.nonzero()
     for owner, unit in _chunks(network, pairs):
-        a = torch.zeros(len(owner), classes, dtype=torch.float64, device=targets.device)
-        a.scatter_(1, unit[:, None], -1.0).scatter_(1, targets[owner][:, None], 1.0)
+        target = targets[owner]
+        # the target's logit less that of the rival
+        a = torch.zeros(len(owner), classes, dtype=torch.float64, device=device)
+        a.scatter_(1, unit[:, None], -1.0)
+        a.scatter_(1, target[:, None], 1.0)
         out[owner, unit] = _lower_bound(network, permitted, bounds, last, a, owner)
     # the intervals of the logits may give a higher bound
-    from_intervals = bounds.lower[-1].gather(1, targets[:, None]) - bounds.upper[-1]
+    lowest_of_target = bounds.lower[-1].gather(1, targets[:, None])
+    from_intervals = lowest_of_target - bounds.upper[-1]
     return torch.where(rival, torch.maximum(out, from_intervals), out)
 
 
@@ -158,13 +173,15 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
     lower = bounds.lower[index].flatten(1)
     upper = bounds.upper[index].flatten(1)
     error = bounds.errors[index]
-    noise = _WIDEN * torch.maximum(lower.abs(), upper.abs()) + (
-        0.0 if error is None else error.flatten(1)
-    )
+    noise = _WIDEN * torch.maximum(lower.abs(), upper.abs())
+    if error is not None:
+        noise = noise + error.flatten(1)
     # a unit that no free feature changes has an interval of the width of the rounding errors, which cannot shrink
-    to_tighten = _find_units_to_tighten(network, index, lower, upper) & (upper - lower > 4 * noise)
+    can_shrink = upper - lower > 4 * noise
+    to_tighten = _find_units_to_tighten(network, index, lower, upper) & can_shrink
     for owner, unit in _chunks(network, to_tighten.nonzero()):
-        a = torch.zeros(len(owner), lower.shape[1], dtype=torch.float64, device=lower.device)
+        shape = (len(owner), lower.shape[1])
+        a = torch.zeros(shape, dtype=torch.float64, device=lower.device)
         a.scatter_(1, unit[:, None], 1.0)
         a = a.reshape(-1, *node.shape)
         if node.affine:  # the same linear function is the lower and the upper bound
@@ -177,9 +194,8 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
         low, high = _widen(low, high)
         lower[owner, unit] = torch.maximum(low, lower[owner, unit])
         upper[owner, unit] = torch.minimum(high, upper[owner, unit])
-    bounds.lower[index], bounds.upper[index] = (
-        part.reshape(-1, *node.shape) for part in (lower, upper)
-    )
+    bounds.lower[index] = lower.reshape(-1, *node.shape)
+    bounds.upper[index] = upper.reshape(-1, *node.shape)
 
 
 def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: Tensor) -> Tensor:
@@ -241,28 +257,36 @@ def _carry_back(
             assert isinstance(node.rule, Nonlinear)
             lines = bounds.lines[position]
             assert lines is not None
-            a, shift = node.rule.backward(a, tuple(_rows_of(line, owner) for line in lines), shape)
-            constant, parts = constant + shift, [a]
+            lines_of_rows = tuple(_rows_of(line, owner) for line in lines)
+            a, shift = node.rule.backward(a, lines_of_rows, shape)
+            constant = constant + shift
+            parts = [a]
         # a step that feeds two branches gets the coefficients of both
         for source, part in zip(node.sources, parts, strict=True):
-            pending[source] = pending[source] + part if source in pending else part
+            if source in pending:
+                part = pending[source] + part
+            pending[source] = part
     return pending[0].flatten(1), constant, slack
 
 
 def _pack(a: Tensor, below: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Keep only features with a nonzero coefficient, if they are few: units of early convolutions see a small patch."""
+    features = a.shape[1]
     count = int((a != 0).sum(1).max())
-    if 4 * count > a.shape[1]:
+    if 4 * count > features:
         return a, below, above
     kept = a.abs().topk(max(count, 1)).indices
-    below, above = (side.expand_as(a).gather(1, kept) for side in (below, above))
-    return a.gather(1, kept), below, above
+    kept_below = below.expand_as(a).gather(1, kept)
+    kept_above = above.expand_as(a).gather(1, kept)
+    return a.gather(1, kept), kept_below, kept_above
 
 
 def _rows_of(values: Tensor, owner: Tensor) -> Tensor:
     """`values[owner]` for owners in ascending order; a single row if all owners are equal."""
-    if int(owner[0]) == int(owner[-1]):
-        return values[int(owner[0])][None]
+    first = int(owner[0])
+    last = int(owner[-1])
+    if first == last:
+        return values[first][None]
     return values[owner]
 
 
@@ -271,7 +295,8 @@ def _chunks(network: Network, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     if not len(pairs):
         return
     widest = max(node.shape.numel() for node in network.nodes)
-    for chunk in torch.split(pairs, max(8, _NUMBERS // widest)):
+    at_once = max(8, _NUMBERS // widest)
+    for chunk in torch.split(pairs, at_once):
         yield chunk[:, 0], chunk[:, 1]
 
 

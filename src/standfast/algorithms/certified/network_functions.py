@@ -87,12 +87,15 @@ class Call:
 
     def read(self, *names: str) -> list[Any]:
         """The arguments after the first, in the order of their names; None if not given; tensors in float64."""
-        arguments = {**self.keywords, **dict(zip(names, self.values[1:], strict=False))}
-        values = [arguments.get(name) for name in names]
-        return [
-            value.detach().double().clone() if isinstance(value, Tensor) else value
-            for value in values
-        ]
+        by_place = dict(zip(names, self.values[1:], strict=False))
+        arguments = {**self.keywords, **by_place}
+        values = []
+        for name in names:
+            value = arguments.get(name)
+            if isinstance(value, Tensor):
+                value = value.detach().double().clone()
+            values.append(value)
+        return values
 
     def refuse(self, detail: str = "") -> NoReturn:
         """Raise the error for a call without a rule."""
@@ -115,8 +118,11 @@ def read_arithmetic(call: Call) -> tuple[Rule, list[int]]:
     values = list(call.values)
     shapes = list(call.shapes)
     if operation == "neg":
-        values, shapes, operation = [*values, -1.0], [*shapes, None], "mul"
-    if len(values) != 2 or any(value is not None for value in call.keywords.values()):
+        operation = "mul"
+        values.append(-1.0)
+        shapes.append(None)
+    has_keywords = any(value is not None for value in call.keywords.values())
+    if len(values) != 2 or has_keywords:
         call.refuse(" with these arguments")
     if None not in shapes:
         return _add_branches(call, operation, shapes)
@@ -132,8 +138,10 @@ def _add_branches(
     same = all(shape == call.shape for shape in shapes)
     if operation not in ("add", "sub", "rsub") or not same:
         call.refuse(" of two values that depend on the input")
+    if operation == "rsub":
+        return Sum(-1.0), [1, 0]
     sign = 1.0 if operation == "add" else -1.0
-    return Sum(sign), [1, 0] if operation == "rsub" else [0, 1]
+    return Sum(sign), [0, 1]
 
 
 def _scale(
@@ -149,14 +157,17 @@ def _scale(
         call.refuse(" with this constant")
     one = torch.ones_like(c)
     zero = torch.zeros_like(c)
-    if operation in ("mul", "div"):
-        return Scale(c if operation == "mul" else 1 / c, zero, zero, call.shape)
+    if operation == "mul":
+        return Scale(c, zero, zero, call.shape)
+    if operation == "div":
+        return Scale(1 / c, zero, zero, call.shape)
     # the signs of the value and of the constant; `rsub(a, b)` is `b - a`
-    is_subtracted = operation == ("sub" if constant_first else "rsub")
-    subtracts_constant = operation == ("rsub" if constant_first else "sub")
-    return Scale(
-        -one if is_subtracted else one, -c if subtracts_constant else c, c.abs(), call.shape
-    )
+    value_subtracted, constant_subtracted = "rsub", "sub"
+    if constant_first:
+        value_subtracted, constant_subtracted = "sub", "rsub"
+    factor = -one if operation == value_subtracted else one
+    offset = -c if operation == constant_subtracted else c
+    return Scale(factor, offset, c.abs(), call.shape)
 
 
 # Functions of one value
@@ -171,8 +182,10 @@ def read_function(call: Call) -> Steps:
 
 
 def _keep(call: Call) -> Steps:
-    is_training = call.plain.endswith("dropout") and len(call.values) > 2 and call.values[2]
-    if call.keywords.get("training") or is_training:
+    is_training = call.keywords.get("training")
+    if call.plain.endswith("dropout") and len(call.values) > 2:
+        is_training = is_training or call.values[2]
+    if is_training:
         call.refuse(" in training mode")
     return []
 
@@ -196,24 +209,30 @@ def _read_convolution(call: Call) -> Steps:
     gaps = _read_sizes(dilation, d) or [1] * d
     steps: Steps = []
     if padding == "same":
-        total = [gap * (k - 1) for gap, k in zip(gaps, weight.shape[2:], strict=True)]
+        sides = weight.shape[2:]
+        total = [gap * (side - 1) for gap, side in zip(gaps, sides, strict=True)]
         steps.append(_pad(call.before, total))
     if padding in ("same", "valid"):
         around = [0] * d
     else:
         around = _read_sizes(padding, d) or [0] * d
-    steps.append(
-        (Convolution(weight, bias, call.shape, (strides, around, gaps, groups or 1)), call.shape)
-    )
+    geometry = (strides, around, gaps, groups or 1)
+    steps.append((Convolution(weight, bias, call.shape, geometry), call.shape))
     return steps
 
 
 def _pad(before: torch.Size, total: Sequence[int]) -> tuple[Rule, torch.Size]:
     """Zeros around a value of this shape, so many for each of the last axes; the odd one stands behind."""
-    sides = [side for t in reversed(total) for side in (t // 2, t - t // 2)]
     d = len(total)
-    space = [size + t for size, t in zip(before[-d:], total, strict=True)]
-    return Positive(lambda x: F.pad(x, sides), 0), torch.Size([*before[:-d], *space])
+    sides: list[int] = []
+    # torch begins with the last axis
+    for width in reversed(total):
+        before_axis = width // 2
+        sides += [before_axis, width - before_axis]
+    sizes = before[-d:]
+    space = [size + width for size, width in zip(sizes, total, strict=True)]
+    shape = torch.Size([*before[:-d], *space])
+    return Positive(lambda x: F.pad(x, sides), 0), shape
 
 
 def _read_batch_norm(call: Call) -> Steps:
@@ -222,14 +241,18 @@ def _read_batch_norm(call: Call) -> Steps:
     )
     if training or mean is None or variance is None:
         call.refuse(" with the statistics of the batch")
-    factor = torch.rsqrt(variance + (1e-5 if eps is None else eps)) * (
-        1.0 if weight is None else weight
-    )
-    bias = torch.zeros_like(factor) if bias is None else bias
+    if eps is None:
+        eps = 1e-5
+    factor = torch.rsqrt(variance + eps)
+    if weight is not None:
+        factor = factor * weight
+    if bias is None:
+        bias = torch.zeros_like(factor)
     column = (-1, *[1] * (len(call.shape) - 1))
     factor, mean, bias = (part.reshape(column) for part in (factor, mean, bias))
-    size = bias.abs() + (mean * factor).abs()
-    return [(Scale(factor, bias - mean * factor, size, call.shape), call.shape)]
+    scaled_mean = mean * factor
+    size = bias.abs() + scaled_mean.abs()
+    return [(Scale(factor, bias - scaled_mean, size, call.shape), call.shape)]
 
 
 def _read_relu(call: Call) -> Steps:
@@ -259,28 +282,32 @@ def _read_max_pool(call: Call) -> Steps:
 
 def _read_move(call: Call) -> Steps:
     """Values that are moved, or padded by zeros; nothing is summed."""
-    fill = call.values[3:4] or [call.keywords.get("value")]
-    if call.plain == "pad" and fill[0] not in (None, 0, 0.0):
+    fill = call.keywords.get("value")
+    if len(call.values) > 3:
+        fill = call.values[3]
+    if call.plain == "pad" and fill not in (None, 0, 0.0):
         call.refuse(" with a value other than 0")
     return [(_apply_again(call, terms=0), call.shape)]
 
 
 def _read_mean(call: Call) -> Steps:
-    return [(_apply_again(call, terms=math.prod(call.before)), call.shape)]
+    terms = math.prod(call.before)
+    return [(_apply_again(call, terms), call.shape)]
 
 
 def _read_average(call: Call) -> Steps:
     (kernel,) = call.read("kernel_size")
-    sizes = _read_sizes(kernel, int(call.plain[8]))
-    return [(_apply_again(call, terms=math.prod(sizes or call.before)), call.shape)]
+    dimensions = int(call.plain[8])
+    sizes = _read_sizes(kernel, dimensions)
+    terms = math.prod(sizes or call.before)
+    return [(_apply_again(call, terms), call.shape)]
 
 
 def _apply_again(call: Call, terms: int) -> Rule:
     """The function itself as a rule, with the same arguments; so many values are summed for one."""
     keywords = {name: value for name, value in call.keywords.items() if name != "input"}
-    return Positive(
-        functools.partial(_call, _FUNCTIONS[call.plain], call.values[1:], keywords), terms
-    )
+    function = functools.partial(_call, _FUNCTIONS[call.plain], call.values[1:], keywords)
+    return Positive(function, terms)
 
 
 def _call(
@@ -297,7 +324,9 @@ def _read_sizes(value: Any, count: int) -> list[int]:
         numbers = [int(value)]
     else:
         numbers = [int(number) for number in value]
-    return numbers * count if len(numbers) == 1 else numbers
+    if len(numbers) == 1:
+        return numbers * count
+    return numbers
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {

@@ -72,8 +72,10 @@ class Affine(Rule):
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
         # an affine function takes the middle of a box to the middle of its values, and half its width by |L|
-        middle = self.apply((lower[0] + upper[0]) / 2)
-        half = self.spread((upper[0] - lower[0]) / 2)
+        (low,) = lower
+        (high,) = upper
+        middle = self.apply((low + high) / 2)
+        half = self.spread((high - low) / 2)
         return middle - half, middle + half
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
@@ -83,14 +85,18 @@ class Affine(Rule):
         steps = (self.terms + 2) * unit
         gamma = steps / (1 - steps) + 1.01 * product
         size = self.spread(sizes[0])
-        return gamma * (size if self.offset_size is None else size + self.offset_size)
+        if self.offset_size is not None:
+            size = size + self.offset_size
+        return gamma * size
 
 
 class Linear(Affine):
     """A linear layer: a weight matrix applied to the last axis."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, shape: torch.Size) -> None:
-        self.weight, self.bias, self.terms = weight, bias, weight.shape[1]
+        self.weight = weight
+        self.bias = bias
+        self.terms = weight.shape[1]
         if bias is not None:
             self.offset = bias.expand(shape)
             self.offset_size = self.offset.abs()
@@ -124,13 +130,16 @@ class Convolution(Affine):
             self.offset_size = self.offset.abs()
 
     def apply(self, *values: Tensor) -> Tensor:
-        return CONVOLUTIONS[self.dimensions](values[0], self.weight, self.bias, *self.geometry)
+        convolve = CONVOLUTIONS[self.dimensions]
+        return convolve(values[0], self.weight, self.bias, *self.geometry)
 
     def spread(self, radius: Tensor) -> Tensor:
-        return CONVOLUTIONS[self.dimensions](radius, self.weight.abs(), None, *self.geometry)
+        convolve = CONVOLUTIONS[self.dimensions]
+        return convolve(radius, self.weight.abs(), None, *self.geometry)
 
     def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
-        return _ADJOINTS[self.dimensions]((len(a), *shape), self.weight, a, *self.geometry)
+        differentiate = _ADJOINTS[self.dimensions]
+        return differentiate((len(a), *shape), self.weight, a, *self.geometry)
 
 
 class Scale(Affine):
@@ -139,8 +148,10 @@ class Scale(Affine):
     terms = 8
 
     def __init__(self, factor: Tensor, offset: Tensor, size: Tensor, shape: torch.Size) -> None:
-        self.factor, self.shift = factor, offset.expand(shape)
-        self.offset, self.offset_size = self.shift, size.expand(shape)
+        self.factor = factor
+        self.shift = offset.expand(shape)
+        self.offset = self.shift
+        self.offset_size = size.expand(shape)
 
     def apply(self, *values: Tensor) -> Tensor:
         return torch.addcmul(self.shift, values[0], self.factor)
@@ -193,13 +204,16 @@ class Sum(Rule):
         return values[0] + self.sign * values[1]
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
+        first_lower, second_lower = lower
+        first_upper, second_upper = upper
         if self.sign > 0:
-            return lower[0] + lower[1], upper[0] + upper[1]
+            return first_lower + second_lower, first_upper + second_upper
         # the lower bound of a difference takes the upper bound of what is subtracted
-        return lower[0] - upper[1], upper[0] - lower[1]
+        return first_lower - second_upper, first_upper - second_lower
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
-        return 2 * unit * (sizes[0] + sizes[1])
+        first, second = sizes
+        return 2 * unit * (first + second)
 
 
 class Nonlinear(Rule):
@@ -229,7 +243,9 @@ class Rectifier(Nonlinear):
         return torch.maximum(values[0], self.slope * values[0])
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
-        return 2 * unit * self.slope * sizes[0] if self.slope else None
+        if not self.slope:
+            return None
+        return 2 * unit * self.slope * sizes[0]
 
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
         """Slopes of the lower and the upper line, and the constant of the upper one."""
@@ -237,18 +253,22 @@ class Rectifier(Nonlinear):
         flat = torch.full_like(lower, self.slope)
         steep = torch.ones_like(lower)
         exact = torch.where(lower >= 0, steep, flat)
-        chord = (upper - self.slope * lower) / torch.where(undecided, upper - lower, steep)
+        width = torch.where(undecided, upper - lower, steep)
+        chord = (upper - self.slope * lower) / width
         above = torch.where(undecided, chord, exact)
         # Section 3.2: of the two lower lines through 0 the one that leaves the smaller area
-        below = torch.where(undecided, torch.where(upper > -lower, steep, flat), exact)
-        return below, above, torch.where(undecided, upper * (1 - above), 0.0)
+        smaller_area = torch.where(upper > -lower, steep, flat)
+        below = torch.where(undecided, smaller_area, exact)
+        constant = torch.where(undecided, upper * (1 - above), 0.0)
+        return below, above, constant
 
     def backward(
         self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size
     ) -> tuple[Tensor, Tensor]:
         below, above, constant = lines
         # a positive coefficient takes the lower line, a negative one the upper line
-        return a * torch.where(a > 0, below, above), dot(a.clamp(max=0), constant)
+        slope = torch.where(a > 0, below, above)
+        return a * slope, dot(a.clamp(max=0), constant)
 
 
 class MaxPool(Nonlinear):
@@ -268,10 +288,10 @@ class MaxPool(Nonlinear):
     def _candidates(self, values: Tensor, filler: Tensor | float) -> Tensor:
         """The candidates of each window, `(N, ..., windows, candidates)`; `filler` stands for padding."""
         flat = values.flatten(-len(self.space))
-        padding = torch.as_tensor(filler, dtype=values.dtype, device=values.device).expand(
-            *flat.shape[:-1], 1
-        )
-        return torch.cat([flat, padding], -1)[..., self.windows]
+        filler = torch.as_tensor(filler, dtype=values.dtype, device=values.device)
+        padding = filler.expand(*flat.shape[:-1], 1)
+        padded = torch.cat([flat, padding], -1)
+        return padded[..., self.windows]
 
     def apply(self, *values: Tensor) -> Tensor:
         return (
@@ -287,35 +307,34 @@ class MaxPool(Nonlinear):
         high = self._candidates(upper, filler)
         top = high.argmax(-1, keepdim=True)
         # u_2, and below t of the class's text
-        others = high.scatter(-1, top, -torch.inf).amax(-1, keepdim=True)
+        without_top = high.scatter(-1, top, -torch.inf)
+        others = without_top.amax(-1, keepdim=True)
         threshold = torch.maximum(low.amax(-1, keepdim=True), others)
         low_top = low.gather(-1, top)
         high_top = high.gather(-1, top)
         open_ = high_top > threshold
         # t is at least l_1, so the chord of max(z, t) goes from (l_1, t) to (u_1, u_1)
-        slope = torch.where(
-            open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0
-        )
+        width = torch.where(open_, high_top - low_top, 1.0)
+        slope = torch.where(open_, (high_top - threshold) / width, 0.0)
+        constant = threshold - slope * low_top
         choice = (low + high).argmax(-1, keepdim=True)
         positions = self.windows.expand_as(low)
-        return (
-            positions.gather(-1, choice),
-            positions.gather(-1, top),
-            slope,
-            threshold - slope * low_top,
-        )
+        return positions.gather(-1, choice), positions.gather(-1, top), slope, constant
 
     def backward(
         self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size
     ) -> tuple[Tensor, Tensor]:
         flat = a.flatten(-len(self.space))
-        choice, top, slope = (line.squeeze(-1).expand_as(flat) for line in lines[:3])
-        constant = lines[3].squeeze(-1)
+        choice, top, slope, constant = (line.squeeze(-1) for line in lines)
+        up = flat.clamp(min=0)
         down = flat.clamp(max=0)
         # one entry more takes what falls on the padding, and is dropped
-        out = flat.new_zeros((*flat.shape[:-1], math.prod(self.space) + 1))
-        out.scatter_add_(-1, choice, flat.clamp(min=0)).scatter_add_(-1, top, down * slope)
-        return out[..., :-1].reshape(-1, *shape), dot(down, constant)
+        positions = math.prod(self.space) + 1
+        out = flat.new_zeros((*flat.shape[:-1], positions))
+        out.scatter_add_(-1, choice.expand_as(flat), up)
+        out.scatter_add_(-1, top.expand_as(flat), down * slope.expand_as(flat))
+        coefficients = out[..., :-1].reshape(-1, *shape)
+        return coefficients, dot(down, constant)
 
 
 def pool_windows(
@@ -334,10 +353,12 @@ def pool_windows(
     positions = torch.zeros(1, 1, dtype=torch.int64)
     inside = torch.ones(1, 1, dtype=torch.bool)
     for n, m, k, s, p, d in zip(space, out, kernel, stride, padding, dilation, strict=True):
-        axis = torch.arange(m)[:, None] * s - p + torch.arange(k) * d
+        first = torch.arange(m)[:, None] * s - p
+        axis = first + torch.arange(k) * d
         fits = (axis >= 0) & (axis < n)
-        positions = (positions[:, None, :, None] * n + axis[None, :, None, :]).reshape(
-            len(positions) * m, -1
-        )
-        inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(len(positions), -1)
+        windows = len(positions) * m
+        positions = positions[:, None, :, None] * n + axis[None, :, None, :]
+        positions = positions.reshape(windows, -1)
+        inside = inside[:, None, :, None] & fits[None, :, None, :]
+        inside = inside.reshape(windows, -1)
     return torch.where(inside, positions, math.prod(space))

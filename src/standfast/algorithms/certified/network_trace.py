@@ -145,10 +145,11 @@ class _Tracer(FunctionMode):
             kwargs.pop("cudnn_enabled", None)
         values, keywords = _separate(args, kwargs)
         # copied before the call, which may work in place
-        constants = [
-            value.detach().double().clone() if isinstance(value, Tensor) else value
-            for value in values
-        ]
+        constants = []
+        for value in values:
+            if isinstance(value, Tensor):
+                value = value.detach().double().clone()
+            constants.append(value)
         sources = [self.find_step(value) for value in values]
         out = func(*args, **kwargs)
         if not isinstance(out, Tensor):

@@ -70,9 +70,12 @@ class AugmentedLagrangian(Attack):
         x = space.x
         margin, gradient = space.margin_gradient(x, rows)
         unit = margin.abs().clamp(min=1e-30)
-        distance = (unit / norm_of(gradient, 2).clamp(min=1e-30)).clamp(1e-12, 1e12)
+        slope = norm_of(gradient, 2).clamp(min=1e-30)
+        distance = (unit / slope).clamp(1e-12, 1e12)
         distance = torch.where(nearest.found, nearest.distortion, distance)
-        points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
+        points = x
+        if start is not None:
+            points = space.clip(torch.where(space.free, start, x), rows)
         mu = torch.ones_like(unit)
         rho = torch.ones_like(unit)
         square = torch.ones_like(x)
@@ -90,27 +93,34 @@ class AugmentedLagrangian(Attack):
             since = torch.where(flips & ~has_flipped, number, since)
             has_flipped = has_flipped | flips
             if number and not number % _EVERY:
-                rho = torch.where(has_flipped | (g < _IMPROVED * last), rho, _GROWTH * rho)
+                has_improved = g < _IMPROVED * last
+                rho = torch.where(has_flipped | has_improved, rho, _GROWTH * rho)
                 last = g
             if number:
-                mu = (_SMOOTH * mu + (1 - _SMOOTH) * _slope(g, rho, mu)).clamp(1e-6, 1e12)
+                smoothed = _SMOOTH * mu + (1 - _SMOOTH) * _slope(g, rho, mu)
+                mu = smoothed.clamp(1e-6, 1e12)
             # the derivative of ||delta|| is a unit vector; times `distance`, the penalty has the same unit
-            pull = (points - x) / size.clamp(min=1e-30)[:, None]
-            push = (_slope(g, rho, mu) * distance / unit)[:, None] * gradient
+            length = size.clamp(min=1e-30)[:, None]
+            pull = (points - x) / length
+            weight = _slope(g, rho, mu) * distance / unit
+            push = weight[:, None] * gradient
             change = pull - push  # by delta in units of `distance`
             square = _SMOOTH * square + (1 - _SMOOTH) * change.square()
             speed = _SMOOTH * speed + change / (square.sqrt() + 1e-8)
-            done = (number - since).clamp(min=0) / (self.steps - since).clamp(min=1)
+            steps_left = (self.steps - since).clamp(min=1)
+            done = (number - since).clamp(min=0) / steps_left
             fade = raise_power(self.reduction, done)
-            points = space.clip(points - (self.step * distance * fade)[:, None] * speed, rows)
-        size, flips = nearest.offer(points, space.margin(points, rows), rows)
-        nearest.record(torch.where(flips, torch.minimum(best, size), best)[:, None])
+            step = (self.step * distance * fade)[:, None]
+            points = space.clip(points - step * speed, rows)
+        margin = space.margin(points, rows)
+        size, flips = nearest.offer(points, margin, rows)
+        best = torch.where(flips, torch.minimum(best, size), best)
+        nearest.record(best[:, None])
 
 
 def _slope(g: Tensor, rho: Tensor, mu: Tensor) -> Tensor:
     """The derivative of P2 by the constraint."""
-    return torch.where(
-        g >= 0,
-        mu + 2 * mu * rho * g + rho.square() * g.square() / 2,
-        mu / (1 - rho.clamp(min=1) * g.clamp(max=0)) ** 2,
-    )
+    above = mu + 2 * mu * rho * g + rho.square() * g.square() / 2
+    denominator = 1 - rho.clamp(min=1) * g.clamp(max=0)
+    below = mu / denominator**2
+    return torch.where(g >= 0, above, below)

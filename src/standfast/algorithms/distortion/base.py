@@ -106,7 +106,8 @@ class Attack(metaclass=ConfigurationType):
                 start = start.detach().to(inputs)
             seed = draw_seed(generator)
             size = max(1, _ELEMENTS // (inputs[0].numel() * self.points_in_memory))
-            groups = [slice(first, first + size) for first in range(0, len(inputs), size)]
+            firsts = range(0, len(inputs), size)
+            groups = [slice(first, first + size) for first in firsts]
             with model.session():
                 spaces = [
                     FreeSpace(model, inputs[at], answers[at], free[at], order) for at in groups
@@ -118,7 +119,8 @@ class Attack(metaclass=ConfigurationType):
                 ]
         joined: dict[str, Tensor] = {}
         for field in dataclasses.fields(MinimalDistortion):
-            joined[field.name] = torch.cat([getattr(part, field.name) for part in parts])
+            values = [getattr(part, field.name) for part in parts]
+            joined[field.name] = torch.cat(values)
         return MinimalDistortion(**joined)
 
     @abstractmethod
@@ -173,9 +175,14 @@ def _minimise(
         streams = Streams.for_rows(part.x, seed)
         if space.model.task.peaks:
             bridge_flat_inputs(part, nearest, streams)
-        attack.run(part, nearest, streams, None if start is None else start[rows])
+        start_of_rows = None
+        if start is not None:
+            start_of_rows = start[rows]
+        attack.run(part, nearest, streams, start_of_rows)
         distortion[rows] = torch.where(nearest.found, nearest.distortion, nearest.searched)
-        points[rows], was_found[rows], second[rows] = nearest.points, nearest.found, nearest.second
+        points[rows] = nearest.points
+        was_found[rows] = nearest.found
+        second[rows] = nearest.second
         space.evaluations[rows] += part.evaluations
         gradients[rows] = part.gradients
     inputs = space.unflatten(points)

@@ -77,7 +77,8 @@ class CarliniWagner(Attack):
             flipped = self._minimise(space, nearest, origin, weight)
             high = torch.where(flipped, torch.minimum(high, weight), high)
             low = torch.where(flipped, low, torch.maximum(low, weight))
-            weight = torch.where(high.isfinite(), (low + high) / 2, 10 * weight)
+            middle = (low + high) / 2
+            weight = torch.where(high.isfinite(), middle, 10 * weight)
 
     def _minimise(
         self, space: FreeSpace, nearest: Nearest, origin: Tensor, weight: Tensor
@@ -99,7 +100,8 @@ class CarliniWagner(Attack):
             pull = torch.where(margin < self.confidence, weight, 0.0)
             gradient = 2 * (points - space.x) - pull[:, None] * slope
             # by the chain rule through x'(w)
-            gradient = gradient * (space.upper - space.lower) * (1 - shape.square()) / 2
+            width = space.upper - space.lower
+            gradient = gradient * width * (1 - shape.square()) / 2
             mean = _DECAYS[0] * mean + (1 - _DECAYS[0]) * gradient
             square = _DECAYS[1] * square + (1 - _DECAYS[1]) * gradient.square()
             # both means of Adam begin at 0; this takes the bias away

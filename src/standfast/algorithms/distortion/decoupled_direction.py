@@ -54,12 +54,15 @@ class DecoupledDirection(Attack):
         """From the input, or from `start`."""
         rows = space.rows
         x = space.x
-        points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
+        points = x
+        if start is not None:
+            points = space.clip(torch.where(space.free, start, x), rows)
         delta = points - x
         radius = space.size(points, rows)
         best = torch.full_like(nearest.distortion, torch.inf)
         for number in range(self.steps):
-            fade = (1 + math.cos(math.pi * number / self.steps)) / 2
+            angle = math.pi * number / self.steps
+            fade = (1 + math.cos(angle)) / 2
             margin, gradient = space.margin_gradient(points, rows)
             size, flips = nearest.offer(points, margin, rows)
             best = torch.where(flips, torch.minimum(best, size), best)
@@ -70,10 +73,12 @@ class DecoupledDirection(Attack):
                 linear = torch.where(nearest.found, nearest.distortion, linear)
                 radius = torch.where(radius > 0, radius, linear)
             else:
-                radius = radius * torch.where(flips, 1 - self.gamma, 1 + self.gamma)
+                factor = torch.where(flips, 1 - self.gamma, 1 + self.gamma)
+                radius = radius * factor
             step = self.step * (0.01 + 0.99 * fade) * radius
             if space.norm == 2:
-                direction = gradient / norm_of(gradient, 2).clamp(min=1e-30)[:, None]
+                length = norm_of(gradient, 2).clamp(min=1e-30)
+                direction = gradient / length[:, None]
             else:
                 direction = gradient.sign()
             delta = delta + step[:, None] * direction
@@ -82,4 +87,5 @@ class DecoupledDirection(Attack):
             points = space.clip(x + shrink(grown, radius, space.norm), rows)
             delta = points - x
         size, flips = nearest.offer(points, space.margin(points, rows), rows)
-        nearest.record(torch.where(flips, torch.minimum(best, size), best)[:, None])
+        best = torch.where(flips, torch.minimum(best, size), best)
+        nearest.record(best[:, None])

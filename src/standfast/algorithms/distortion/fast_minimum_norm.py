@@ -93,9 +93,13 @@ class FastMinimumNorm(Attack):
         """
         rivals = _TOGETHER if classes is None else classes - 1
         descended = min(self.rivals, rivals)
-        feet = rivals if rivals <= MANY else DIRECTIONS + max(_TOGETHER, descended)
+        feet = rivals
+        if rivals > MANY:
+            feet = DIRECTIONS + max(_TOGETHER, descended)
         descents = descended + self.restarts
-        return feet + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
+        steps = (self.steps + 1) * descents
+        polish = (2 * _BETWEEN + 1) * self.polish
+        return feet + steps + self.second + polish
 
     def run(
         self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
@@ -105,14 +109,16 @@ class FastMinimumNorm(Attack):
         nearest.evaluate(points, space.rows)
         nearest.record(self._descend(space, nearest, points, rivals))
         if start is not None:
-            nearest.record(
-                self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None])
-            )
+            first = self._follow_ray(space, nearest, start)
+            nearest.record(self._descend(space, nearest, first[:, None]))
         for _ in range(self.restarts):
-            direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
+            features = space.x.shape[1]
+            direction = streams.normal((features,), space.x.dtype) * space.free
+            length = norm_of(direction, space.norm).clamp(min=1e-30)
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
-            scale = radius / norm_of(direction, space.norm).clamp(min=1e-30)
-            begin = space.clip(space.x + direction * scale[:, None], space.rows)
+            scale = radius / length
+            step = direction * scale[:, None]
+            begin = space.clip(space.x + step, space.rows)
             nearest.record(self._descend(space, nearest, begin[:, None]))
         if self.second:
             second = AugmentedLagrangian if space.norm == 2 else DecoupledDirection
@@ -127,69 +133,76 @@ class FastMinimumNorm(Attack):
         """The nearest points of the nearest linearised boundaries `(N, k, d)`, and their classes `(N, k)`."""
         order, least = space.order_rivals(streams)
         count = min(self.rivals, order.shape[1])
+        device = space.x.device
         feet = space.x[:, None].repeat(1, count, 1)
         classes = order[:, :count].clone()
-        distance = torch.full(classes.shape, torch.inf, dtype=space.x.dtype, device=space.x.device)
+        distance = torch.full(classes.shape, torch.inf, dtype=space.x.dtype, device=device)
         rows = space.rows
         together = max(_TOGETHER, count)
         for first in range(0, order.shape[1], together):
             if first:
                 # `least` is a lower bound of each distance, so a class behind the best foot so far needs no gradient
-                rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
+                shortest = distance[rows, 0]
+                may_be_nearer = (least[rows, first] < shortest) | shortest.isinf()
+                rows = rows[may_be_nearer]
             if not len(rows):
                 break
             rivals = order[rows, first : first + together]
             owner = rows.repeat_interleave(rivals.shape[1])
-            margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
             x = space.x[owner]
+            margin, gradient = space.margin_gradient(x, owner, rivals.flatten())
             low = space.lower[owner]
             high = space.upper[owner]
             # on the plane itself the class is kept: a margin has to be above 0
-            foot, reached = nearest_on_plane(
-                x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm
-            )
-            size = torch.where(reached, space.size(foot, owner), torch.inf).reshape(rivals.shape)
+            rise = -margin * (1 + _OVERSHOOT)
+            foot, reached = nearest_on_plane(x, gradient, rise, low, high, space.norm)
+            size = torch.where(reached, space.size(foot, owner), torch.inf)
+            size = size.reshape(rivals.shape)
             foot = foot.reshape(*rivals.shape, -1)
             if first:  # those known so far come first, also among boundaries that the bounds keep out of reach
-                size, rivals = (
-                    torch.cat([distance[rows], size], 1),
-                    torch.cat([classes[rows], rivals], 1),
-                )
+                size = torch.cat([distance[rows], size], 1)
+                rivals = torch.cat([classes[rows], rivals], 1)
                 foot = torch.cat([feet[rows], foot], 1)
             best = size.sort(dim=1, stable=True)
-            distance[rows], chosen = best.values[:, :count], best.indices[:, :count]
+            chosen = best.indices[:, :count]
+            distance[rows] = best.values[:, :count]
             classes[rows] = rivals.gather(1, chosen)
-            feet[rows] = foot[torch.arange(len(rows), device=rows.device)[:, None], chosen]
+            numbers = torch.arange(len(rows), device=device)
+            feet[rows] = foot[numbers[:, None], chosen]
         return feet, classes
 
     def _follow_ray(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
         """The first of some points on the ray through `start` `(N, d)` that changes the class, or `start` itself."""
         delta = torch.where(space.free, start - space.x, 0.0)
         # without the change of its fixed features the start may lie before the boundary, so the ray goes on
-        scale = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
-        points = torch.stack([space.clip(space.x + s * delta, space.rows) for s in scale], dim=1)
+        scales = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
+        on_ray = [space.clip(space.x + scale * delta, space.rows) for scale in scales]
+        points = torch.stack(on_ray, dim=1)
         before = nearest.distortion.clone()
         nearest.evaluate(points, space.rows)
-        return torch.where((nearest.distortion < before)[:, None], nearest.points, points[:, 0])
+        has_changed = nearest.distortion < before
+        return torch.where(has_changed[:, None], nearest.points, points[:, 0])
 
     def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
         """Where nothing was found: stage 2 again, from the nearest of some points of the box that changes the class."""
-        missing = [row for row, was_found in enumerate(nearest.found.tolist()) if not was_found]
+        were_found = nearest.found.tolist()
+        missing = [row for row, was_found in enumerate(were_found) if not was_found]
         if not self.scatter or not missing:
             return
         rows = send(missing, space.rows.device)
         x = space.x[rows]
         # an input without bounds has no box: ten times the largest distance that was tried stands for it
-        wide = (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
+        searched = nearest.searched[rows].clamp(min=1.0)
+        wide = (10 * searched)[:, None]
         low = torch.maximum(space.lower[rows], x - wide)
         high = torch.minimum(space.upper[rows], x + wide)
+        width = (high - low)[:, None]
         streams_of_rows = streams.select(missing)
         for done in range(0, self.scatter, _BETWEEN):
-            share = streams_of_rows.uniform(
-                (min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype
-            )
+            points = min(_BETWEEN, self.scatter - done)
+            share = streams_of_rows.uniform((points, x.shape[1]), x.dtype)
             share[:, ::2] = share[:, ::2].round()  # corners
-            nearest.evaluate(low[:, None] + share * (high - low)[:, None], rows)
+            nearest.evaluate(low[:, None] + share * width, rows)
         rows = rows[nearest.found[rows]]
         if not len(rows):
             return
@@ -198,9 +211,11 @@ class FastMinimumNorm(Attack):
         for _ in range(3):
             far = nearest.points[rows]
             part = torch.arange(1, _BETWEEN, dtype=far.dtype, device=far.device) / _BETWEEN
-            nearest.evaluate(near[:, None] + part[:, None] * (far - near)[:, None], rows)
+            way = (far - near)[:, None]
+            nearest.evaluate(near[:, None] + part[:, None] * way, rows)
             near = nearest.points[rows] + (near - far) / _BETWEEN
-        self._descend(space, nearest, nearest.points[rows][:, None], rows=rows)
+        starts = nearest.points[rows][:, None]
+        self._descend(space, nearest, starts, rows=rows)
 
     def _descend(
         self,
@@ -215,7 +230,9 @@ class FastMinimumNorm(Attack):
         Returns:
             The least distortions at which each descent has changed the class `(n, k)`, infinite without one.
         """
-        owner = (space.rows if rows is None else rows).repeat_interleave(starts.shape[1])
+        if rows is None:
+            rows = space.rows
+        owner = rows.repeat_interleave(starts.shape[1])
         towards = None if rivals is None else rivals.flatten()
         points = starts.flatten(0, 1)
         x = space.x[owner]
@@ -224,22 +241,27 @@ class FastMinimumNorm(Attack):
         has_flipped = torch.zeros_like(radius, dtype=torch.bool)
         for number in range(self.steps):
             # both fade like a cosine, as in Algorithm 1, and keep a small rest
-            fade = (1 + math.cos(math.pi * number / self.steps)) / 2
+            angle = math.pi * number / self.steps
+            fade = (1 + math.cos(angle)) / 2
             step = self.step * (0.01 + 0.99 * fade)
             gamma = self.gamma * (0.02 + 0.98 * fade)
             margin, gradient = space.margin_gradient(points, owner, towards)
             size, flips = nearest.offer(points, margin, owner)
             best = torch.where(flips, torch.minimum(best, size), best)
             # Algorithm 1: the radius at which the linearised margin would be 0
-            estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
+            slope = dual_norm_of(gradient, space.norm).clamp(min=1e-30)
+            estimate = size - margin / slope
             estimate = torch.where(margin.isfinite(), estimate, radius)  # of a NaN nothing is known
             # the estimate may approach the boundary and never reach it, so the radius grows beyond it
-            grown = torch.where(has_flipped, radius, torch.maximum(radius, estimate)) * (1 + gamma)
+            larger = torch.where(has_flipped, radius, torch.maximum(radius, estimate))
+            grown = larger * (1 + gamma)
             # Algorithm 1: where the class has changed the radius shrinks, and never exceeds the best distance
-            radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
+            shrunk = torch.minimum(radius * (1 - gamma), best)
+            radius = torch.where(flips, shrunk, grown)
             has_flipped = has_flipped | flips
             if space.norm == 2:
-                direction = gradient / norm_of(gradient, 2).clamp(min=1e-30)[:, None]
+                length = norm_of(gradient, 2).clamp(min=1e-30)
+                direction = gradient / length[:, None]
             else:
                 # steps of the maximum norm go to a corner: that is the direction of steepest ascent there
                 direction = gradient.sign()
@@ -247,7 +269,8 @@ class FastMinimumNorm(Attack):
             points = space.clip(x + shrink(moved, radius, space.norm), owner)
         # the last step of the loop has not been evaluated
         if self.steps:
-            size, flips = nearest.offer(points, space.margin(points, owner), owner)
+            margin = space.margin(points, owner)
+            size, flips = nearest.offer(points, margin, owner)
             best = torch.where(flips, torch.minimum(best, size), best)
         return best.reshape(starts.shape[:2])
 
@@ -258,21 +281,22 @@ class FastMinimumNorm(Attack):
             return
         z = nearest.points[rows]
         x = space.x[rows]
+        low = space.lower[rows]
+        high = space.upper[rows]
         margin, gradient = space.margin_gradient(z, rows)
         # the plane at z, written around x: margin + gradient . (y - z) = 0
         rise = row_sums(gradient * (z - x)) - margin
-        foot, _ = nearest_on_plane(
-            x, gradient, rise, space.lower[rows], space.upper[rows], space.norm
-        )
+        foot, _ = nearest_on_plane(x, gradient, rise, low, high, space.norm)
         far = z
         near = foot
+        share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
         for _ in range(2):
-            share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
-            points = near[:, None] + share[:, None] * (far - near)[:, None]
+            way = (far - near)[:, None]
+            points = near[:, None] + share[:, None] * way
             last = nearest.distortion[rows]
             nearest.evaluate(points, rows)
             far = nearest.points[rows]
             # in the second round the points lie between the nearest one that changes the class and the one before it
-            near = torch.where(
-                (nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near
-            )
+            has_improved = (nearest.distortion[rows] < last)[:, None]
+            one_before = far + (near - far) / _BETWEEN
+            near = torch.where(has_improved, one_before, near)

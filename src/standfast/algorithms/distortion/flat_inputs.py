@@ -48,36 +48,43 @@ _EXPLAINED = 0.1  # a gradient that explains less of the rise along a chord coun
 def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
     """Give the flat inputs of `space` the gradients of chords, and offer the ends of chords to `nearest`."""
     margin, gradient = space.margin_gradient(space.x, space.rows)
-    directions = streams.normal((_RUNS, space.x.shape[1]), space.x.dtype) * space.free[:, None]
+    directions = streams.normal((_RUNS, space.x.shape[1]), space.x.dtype)
+    directions = directions * space.free[:, None]
     step, moves = _find_first_step(space, directions[:, 0], margin)
     rows = moves.nonzero().flatten()
-    if not len(rows):
+    count = len(rows)
+    if not count:
         return
-
     owner = rows.repeat_interleave(_RUNS)
-    curved = _climb(space, directions[rows].flatten(0, 1), step[owner], owner).reshape(
-        len(rows), _RUNS, -1
-    )
+    starts = directions[rows].flatten(0, 1)
+    climbed = _climb(space, starts, step[owner], owner)
+    curved = climbed.reshape(count, _RUNS, -1)
     # near bounds, and further away, the margin differs between the two sides
     sides = torch.cat([curved, -curved], 1)
+    flat_sides = sides.flatten(0, 1)
     owner = rows.repeat_interleave(2 * _RUNS)
-    estimate = _estimate_distance(space, sides.flatten(0, 1), step[owner], margin[owner], owner)
-    ends = _climb(space, sides.flatten(0, 1), estimate, owner)
-    least = _find_crossing(space, nearest, ends, estimate, owner).reshape(len(rows), -1).min(1)
+    estimate = _estimate_distance(space, flat_sides, step[owner], margin[owner], owner)
+    ends = _climb(space, flat_sides, estimate, owner)
+    crossings = _find_crossing(space, nearest, ends, estimate, owner)
+    least = crossings.reshape(count, -1).min(1)
     distance = least.values
-    row_numbers = torch.arange(len(rows), device=rows.device)
+    row_numbers = torch.arange(count, device=rows.device)
     best = ends.reshape(sides.shape)[row_numbers, least.indices]
-
     depth = margin[rows].abs()
-    flat = distance * dual_norm_of(gradient[rows], space.norm) < _EXPLAINED * depth
+    rise_of_gradient = distance * dual_norm_of(gradient[rows], space.norm)
+    flat = rise_of_gradient < _EXPLAINED * depth
     # the plane with this slope rises from J(x) to 0 along the chord
-    slope = depth / (distance * dual_norm_of(best, space.norm)).clamp(min=1e-30)
-    space.replace_gradients(rows[flat], (slope[:, None] * best)[flat])
+    rise_of_best = distance * dual_norm_of(best, space.norm)
+    slope = depth / rise_of_best.clamp(min=1e-30)
+    chords = slope[:, None] * best
+    space.replace_gradients(rows[flat], chords[flat])
 
 
 def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tuple[Tensor, Tensor]:
     """The least size of a step along `directions` `(N, d)` that changes the margin a little, and whether one does."""
-    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1).clamp(max=1.0)
+    room_above = space.upper - space.x
+    room_below = space.x - space.lower
+    room = torch.maximum(room_above, room_below).amax(1).clamp(max=1.0)
     largest = torch.where(space.free, space.x, 0.0).abs().amax(1)
     # an input of zeros has no scale of its own: that of the bounds stands for it
     unit = torch.where(largest > 0, largest, room) * _SMALLEST
@@ -85,12 +92,14 @@ def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tu
     sizes = unit[:, None] * powers
     changed = []
     owner = space.rows.repeat_interleave(_TOGETHER)
+    margin = margin[owner]
     for first in range(0, _SIZES, _TOGETHER):
         next_sizes = sizes[:, first : first + _TOGETHER].flatten()
         points = _take_step(space, directions[owner], next_sizes, owner)
-        change = (space.margin(points, owner) - margin[owner]).abs()
-        changed.append(change.isfinite() & (change >= _CHANGE * margin[owner].abs()))
-    moves = torch.cat([part.reshape(-1, _TOGETHER) for part in changed], 1)
+        change = (space.margin(points, owner) - margin).abs()
+        has_changed = change.isfinite() & (change >= _CHANGE * margin.abs())
+        changed.append(has_changed.reshape(-1, _TOGETHER))
+    moves = torch.cat(changed, 1)
     first_place = moves.to(torch.int64).argmax(1, keepdim=True)
     return sizes.gather(1, first_place)[:, 0], moves.any(1)
 
@@ -98,7 +107,8 @@ def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tu
 def _climb(space: FreeSpace, directions: Tensor, step: Tensor, owner: Tensor) -> Tensor:
     """Directions `(M, d)` of large curvature, by the power method from `directions`."""
     for _ in range(_STEPS):
-        _, gradient = space.margin_gradient(_take_step(space, directions, step, owner), owner)
+        points = _take_step(space, directions, step, owner)
+        _, gradient = space.margin_gradient(points, owner)
         lost = (gradient == 0).all(1, keepdim=True)  # as on the flat side of a rectifier
         directions = torch.where(lost, directions, gradient)
     return _direct(directions, space.norm)
@@ -108,9 +118,12 @@ def _estimate_distance(
     space: FreeSpace, directions: Tensor, step: Tensor, margin: Tensor, owner: Tensor
 ) -> Tensor:
     """At which distances `(M,)` along `directions` the answer would change if the margin were quadratic."""
-    rise = space.margin(_take_step(space, directions, step, owner), owner) - margin
+    points = _take_step(space, directions, step, owner)
+    rise = space.margin(points, owner) - margin
+    depth = margin.abs()
     # at most 1 / _CHANGE steps away, also where the margin does not rise
-    return step * (margin.abs() / rise.clamp(min=_CHANGE**2 * margin.abs())).sqrt()
+    steps_squared = depth / rise.clamp(min=_CHANGE**2 * depth)
+    return step * steps_squared.sqrt()
 
 
 def _find_crossing(
@@ -121,19 +134,23 @@ def _find_crossing(
     distance = _UNKNOWN * estimate
     # from the largest to the smallest, so that the nearest crossing is the one that stays
     for share in shares.flip(0):
-        points = _take_step(space, directions, share * estimate, owner)
-        _, flips = nearest.offer(points, space.margin(points, owner), owner)
-        distance = torch.where(flips, share * estimate, distance)
+        size = share * estimate
+        points = _take_step(space, directions, size, owner)
+        margin = space.margin(points, owner)
+        _, flips = nearest.offer(points, margin, owner)
+        distance = torch.where(flips, size, distance)
     return distance
 
 
 def _take_step(space: FreeSpace, directions: Tensor, sizes: Tensor, owner: Tensor) -> Tensor:
     """The points at the ends of steps of `sizes` `(M,)` along `directions` `(M, d)`, within the bounds."""
-    return space.clip(space.x[owner] + sizes[:, None] * _direct(directions, space.norm), owner)
+    steps = sizes[:, None] * _direct(directions, space.norm)
+    return space.clip(space.x[owner] + steps, owner)
 
 
 def _direct(directions: Tensor, norm: Norm) -> Tensor:
     """Steps of size 1 in the norm along `directions` `(M, d)`."""
     if norm == "inf":
         return directions.sign()
-    return directions / norm_of(directions, 2).clamp(min=1e-30)[:, None]
+    length = norm_of(directions, 2).clamp(min=1e-30)
+    return directions / length[:, None]

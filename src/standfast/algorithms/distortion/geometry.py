@@ -31,7 +31,8 @@ def check_norm(norm: float | str, name: str = "norm") -> Norm:
 
 def norm_of(delta: Tensor, norm: Norm) -> Tensor:
     """`||delta||` of the rows of `delta` `(M, d)`; `(M,)`."""
-    size: Tensor = torch.linalg.vector_norm(delta, ord=2 if norm == 2 else torch.inf, dim=1)
+    order = 2 if norm == 2 else torch.inf
+    size: Tensor = torch.linalg.vector_norm(delta, ord=order, dim=1)
     return size
 
 
@@ -48,14 +49,18 @@ def row_sums(x: Tensor) -> Tensor:
     `sum` splits a long row between threads if it is the only one, and not if there are others. So its last bits would
     depend on the other rows.
     """
-    return x.double().cumsum(1)[:, -1].to(x.dtype)
+    sums = x.double().cumsum(1)[:, -1]
+    return sums.to(x.dtype)
 
 
 def shrink(delta: Tensor, radius: Tensor, norm: Norm) -> Tensor:
     """The nearest points to `delta` `(M, d)` in balls of `radius` `(M,)` around 0."""
     if norm == "inf":
-        return delta.clamp(-radius[:, None], radius[:, None])
-    return delta * (radius / norm_of(delta, 2).clamp(min=1e-30)).clamp(max=1.0)[:, None]
+        reach = radius[:, None]
+        return delta.clamp(-reach, reach)
+    size = norm_of(delta, 2).clamp(min=1e-30)
+    factor = (radius / size).clamp(max=1.0)
+    return delta * factor[:, None]
 
 
 def nearest_on_plane(
@@ -81,24 +86,36 @@ def nearest_on_plane(
     >>> nearest_on_plane(x, torch.tensor([[3.0, 4.0]]), torch.tensor([11.0]), x, high, 2)[0]
     tensor([[1., 2.]])
     """
-    room = torch.where(normal > 0, upper - x, x - lower).clamp(max=_FAR)
+    room_above = upper - x
+    room_below = x - lower
+    room = torch.where(normal > 0, room_above, room_below).clamp(max=_FAR)
     weight = normal.abs()
     speed = weight if norm == 2 else (weight > 0).to(weight.dtype)
     moving = (speed > 0) & (room > 0)
     # where an entry meets its bound
-    end = torch.where(moving, room / speed.clamp(min=_TINY), 0.0).clamp(max=_FAR)
+    time = room / speed.clamp(min=_TINY)
+    end = torch.where(moving, time, 0.0).clamp(max=_FAR)
     ends, order = end.sort(dim=1)
     # an entry that cannot move adds nothing to the rise, whatever its weight
     slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
     left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end
-    gained = (left * torch.diff(ends, dim=1, prepend=torch.zeros_like(ends[:, :1]))).cumsum(1)
-    piece = (gained < rise[:, None]).sum(1, keepdim=True).clamp(max=x.shape[1] - 1)
+    begin = torch.zeros_like(ends[:, :1])
+    lengths = torch.diff(ends, dim=1, prepend=begin)
+    gained = (left * lengths).cumsum(1)
+    wanted_rise = rise[:, None]
+    last = x.shape[1] - 1
+    piece = (gained < wanted_rise).sum(1, keepdim=True).clamp(max=last)
     reached = gained[:, -1] >= rise
-    before = torch.where(piece > 0, gained.gather(1, (piece - 1).clamp(min=0)), 0.0)
-    start = torch.where(piece > 0, ends.gather(1, (piece - 1).clamp(min=0)), 0.0)
+    is_later = piece > 0
+    piece_before = (piece - 1).clamp(min=0)
+    before = torch.where(is_later, gained.gather(1, piece_before), 0.0)
+    start = torch.where(is_later, ends.gather(1, piece_before), 0.0)
     # the rise within a piece is linear in t, since the same entries move
-    t = start + (rise[:, None] - before) / left.gather(1, piece).clamp(min=_TINY)
-    t = torch.where(reached[:, None], t, ends[:, -1:]).clamp(min=0.0)
+    slope_of_piece = left.gather(1, piece).clamp(min=_TINY)
+    t = start + (wanted_rise - before) / slope_of_piece
+    last_end = ends[:, -1:]
+    t = torch.where(reached[:, None], t, last_end).clamp(min=0.0)
     # an entry that has met its bound stays there
     step = torch.minimum(t * speed, room)
-    return x + normal.sign() * torch.where(moving, step, 0.0), reached
+    step = torch.where(moving, step, 0.0)
+    return x + normal.sign() * step, reached

@@ -59,8 +59,11 @@ class GradientSign(Attack):
 
         def change(rows: Tensor, sizes: Tensor) -> Tensor:
             owner = rows.repeat_interleave(sizes.shape[1])
-            points = space.clip(space.x[owner] + sizes.flatten()[:, None] * direction[owner], owner)
-            return nearest.offer(points, space.margin(points, owner), owner)[1].reshape(sizes.shape)
+            steps = sizes.flatten()[:, None] * direction[owner]
+            points = space.clip(space.x[owner] + steps, owner)
+            margin = space.margin(points, owner)
+            _, flips = nearest.offer(points, margin, owner)
+            return flips.reshape(sizes.shape)
 
         _find_least_size(space, change, self.rounds)
 
@@ -98,9 +101,11 @@ class IteratedGradient(Attack):
             for number in range(self.steps + 1):
                 margin, gradient = space.loss_gradient(points, owner)
                 if number:
-                    flipped = flipped | nearest.offer(points, margin, owner)[1]
+                    _, flips = nearest.offer(points, margin, owner)
+                    flipped = flipped | flips
                 moved = points - x + radius / self.steps * gradient.sign()
-                points = space.clip(x + torch.minimum(torch.maximum(moved, -radius), radius), owner)
+                moved = torch.minimum(torch.maximum(moved, -radius), radius)
+                points = space.clip(x + moved, owner)
             return flipped.reshape(sizes.shape)
 
         _find_least_size(space, change, self.rounds)
@@ -114,26 +119,37 @@ def _find_least_size(
     `change(rows, sizes)` says which of `sizes` `(n, 10)` change the class of the inputs `rows` `(n,)`.
     """
     margin, gradient = space.margin_gradient(space.x, space.rows)
+    room_above = space.upper - space.x
+    room_below = space.x - space.lower
     # a larger step has no further effect
-    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)
-    first = (-margin / dual_norm_of(gradient, "inf").clamp(min=1e-30)).clamp(min=1e-12) * _FIRST
-    first = torch.where(first.isfinite(), torch.minimum(first, room), room.clamp(max=1.0))
+    room = torch.maximum(room_above, room_below).amax(1)
+    slope = dual_norm_of(gradient, "inf").clamp(min=1e-30)
+    first = (-margin / slope).clamp(min=1e-12) * _FIRST
+    without_estimate = room.clamp(max=1.0)
+    first = torch.where(first.isfinite(), torch.minimum(first, room), without_estimate)
     low = torch.zeros_like(first)
     high = torch.full_like(first, torch.inf)
     powers = 2.0 ** torch.arange(_GRID, dtype=first.dtype, device=first.device)
     rows = space.rows
     begin = first
     for _ in range(_DOUBLINGS // _GRID):
-        sizes = torch.minimum(begin[:, None] * powers, room[rows, None])
+        room_of_rows = room[rows]
+        sizes = torch.minimum(begin[:, None] * powers, room_of_rows[:, None])
         low[rows], high[rows] = _bracket(change(rows, sizes), sizes, low[rows])
-        go_on = high[rows].isinf() & (sizes[:, -1] < room[rows])
-        rows, begin = rows[go_on], 2 * sizes[go_on, -1]
+        largest = sizes[:, -1]
+        go_on = high[rows].isinf() & (largest < room_of_rows)
+        rows = rows[go_on]
+        begin = 2 * largest[go_on]
         if not len(rows):
             break
     rows = high.isfinite().nonzero().flatten()
-    share = torch.arange(1, _GRID + 1, dtype=first.dtype, device=first.device) / _GRID
-    for _ in range(rounds if len(rows) else 0):
-        sizes = low[rows, None] + share * (high - low)[rows, None]
+    if not len(rows):
+        return
+    numbers = torch.arange(1, _GRID + 1, dtype=first.dtype, device=first.device)
+    share = numbers / _GRID
+    for _ in range(rounds):
+        width = (high - low)[rows, None]
+        sizes = low[rows, None] + share * width
         low[rows], high[rows] = _bracket(change(rows, sizes), sizes, low[rows])
 
 
@@ -141,7 +157,8 @@ def _bracket(flips: Tensor, sizes: Tensor, low: Tensor) -> tuple[Tensor, Tensor]
     """The last size before the first that changes the class, and that one (infinite without one), `(n,)` each."""
     has_flip = flips.any(1)
     first = flips.to(torch.int64).argmax(1)[:, None]
-    before = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
-    return torch.where(has_flip, before, sizes[:, -1]), torch.where(
-        has_flip, sizes.gather(1, first)[:, 0], torch.inf
-    )
+    one_before = sizes.gather(1, (first - 1).clamp(min=0))
+    before = torch.where(first > 0, one_before, low[:, None])[:, 0]
+    flipped = sizes.gather(1, first)[:, 0]
+    last = sizes[:, -1]
+    return torch.where(has_flip, before, last), torch.where(has_flip, flipped, torch.inf)

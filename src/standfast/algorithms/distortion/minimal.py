@@ -52,5 +52,6 @@ def estimate_lower_limit(distortion: Tensor, second: Tensor, level: float = 0.95
     tensor([1.81, 0.00, 0.00])
     """
     gap = (second.double() - distortion.double()).clamp(min=0)
-    low = (distortion.double() - gap * (level / (1 - level))).clamp(min=0)
+    reach = gap * (level / (1 - level))
+    low = (distortion.double() - reach).clamp(min=0)
     return torch.where(second.isfinite(), low, 0.0).to(distortion.dtype)

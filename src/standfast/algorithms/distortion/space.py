@@ -45,12 +45,12 @@ class FreeSpace:
         else:
             self.classes = torch.zeros(len(inputs), dtype=torch.int64).to(inputs.device)
         self.shape = inputs.shape[1:]
-        self.x, self.free = inputs.flatten(1), free.flatten(1)
+        self.x = inputs.flatten(1)
+        self.free = free.flatten(1)
         lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in model.bounds)
-        self.lower, self.upper = (
-            torch.where(self.free, lower, self.x),
-            torch.where(self.free, upper, self.x),
-        )
+        # features that are not free have their own value as both bounds
+        self.lower = torch.where(self.free, lower, self.x)
+        self.upper = torch.where(self.free, upper, self.x)
         self.rows = torch.arange(len(inputs), device=inputs.device)
         self._all_free = holds_everywhere(self.free)
         #: whether the margin of the task is that of classes, which is differentiated here
@@ -58,10 +58,8 @@ class FreeSpace:
         self.evaluations = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
         self.gradients = torch.zeros_like(self.evaluations)
         #: what stands for the gradient at inputs where the margin is flat, and which these are
-        self.chords, self.flat = (
-            torch.zeros_like(self.x),
-            torch.zeros_like(self.rows, dtype=torch.bool),
-        )
+        self.chords = torch.zeros_like(self.x)
+        self.flat = torch.zeros_like(self.rows, dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -74,7 +72,10 @@ class FreeSpace:
 
     def _of_inputs(self, values: Tensor, rows: Tensor) -> Tensor:
         """The values `(M, ...)` of the inputs `rows` `(M,)`, from those of all `(N, ...)`; do not write to them."""
-        return values if rows is self.rows else values[rows]
+        # all of them need no copy
+        if rows is self.rows:
+            return values
+        return values[rows]
 
     def _as_classes(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `(M, K)` from outputs `(M, ...)`, and the class of each `(M,)`, which another one must exceed.
@@ -85,7 +86,9 @@ class FreeSpace:
             return outputs, targets
         rivals = self.model.task.rivals(outputs, targets)
         zero = torch.zeros_like(rivals[:, :1])
-        return torch.cat([zero, rivals], 1), zero[:, 0].long()
+        logits = torch.cat([zero, rivals], 1)
+        classes = zero[:, 0].long()
+        return logits, classes
 
     def order_rivals(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """All classes but the target, in the order in which their linearised boundaries are worth a gradient.
@@ -108,7 +111,9 @@ class FreeSpace:
         with torch.no_grad():
             (others,) = self.model.map_rows(chunk, self.unflatten(self.x), self.targets)
         self.evaluations += 1
-        order = others.argsort(dim=1, descending=True, stable=True)[:, :-1]
+        # the last one is the class itself
+        order = others.argsort(dim=1, descending=True, stable=True)
+        order = order[:, :-1]
         unknown = torch.zeros(order.shape, dtype=self.x.dtype, device=self.x.device)
         if order.shape[1] <= MANY:
             return order, unknown
@@ -119,17 +124,20 @@ class FreeSpace:
         norm = square.sqrt() * _SAFETY
         # the 1-norm is at most the 2-norm times the root of the number of entries
         if self.norm == "inf":
-            norm = norm * self.free.sum(1, keepdim=True).to(norm.dtype).sqrt()
+            entries = self.free.sum(1, keepdim=True).to(norm.dtype)
+            norm = norm * entries.sqrt()
         # a class whose slope is zero is reached nowhere, and NaN means that nothing is known
-        least = torch.where(norm > 0, -margin / norm.clamp(min=1e-30), torch.inf).nan_to_num(
-            nan=0.0, posinf=torch.inf
-        )
-        least = least.scatter(1, self.classes[:, None], torch.inf)
+        distance = -margin / norm.clamp(min=1e-30)
+        least = torch.where(norm > 0, distance, torch.inf)
+        least = least.nan_to_num(nan=0.0, posinf=torch.inf)
+        own_class = self.classes[:, None]
+        least = least.scatter(1, own_class, torch.inf)
         ordered = least.sort(dim=1, stable=True)
         order = ordered.indices[:, :-1]
+        last = ordered.indices[:, -1:]
         # beside other infinite distances it need not be the last one
-        is_class_itself = order == self.classes[:, None]
-        return torch.where(is_class_itself, ordered.indices[:, -1:], order), ordered.values[:, :-1]
+        is_class_itself = order == own_class
+        return torch.where(is_class_itself, last, order), ordered.values[:, :-1]
 
     def _estimate_slopes(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """The margins of all classes `(N, K)`, and the squared norms of their gradients, estimated."""
@@ -146,17 +154,19 @@ class FreeSpace:
                 (pulled,) = torch.autograd.grad(logits, leaf, weight, create_graph=True)
                 total = torch.zeros_like(logits)
                 for direction in directions.unbind(1):  # derivatives of all logits in one direction
-                    (slope,) = torch.autograd.grad(
-                        pulled, weight, direction.reshape(x.shape), retain_graph=True
-                    )
-                    total = total + (slope - slope.gather(1, classes[:, None])).square()
+                    v = direction.reshape(x.shape)
+                    (slope,) = torch.autograd.grad(pulled, weight, v, retain_graph=True)
+                    slope_of_class = slope.gather(1, classes[:, None])
+                    total = total + (slope - slope_of_class).square()
             logits = logits.detach()
-            return logits - logits.gather(1, classes[:, None]), total
+            logit_of_class = logits.gather(1, classes[:, None])
+            return logits - logit_of_class, total
 
         total = None
         margin = self.x
         for _ in range(DIRECTIONS // _TOGETHER):
-            v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
+            shape = (_TOGETHER, self.x.shape[1])
+            v = streams.normal(shape, self.x.dtype) * self.free[:, None]
             margin, part = self.model.map_rows(
                 chunk,
                 self.unflatten(self.x),
@@ -175,12 +185,12 @@ class FreeSpace:
         """`max_{j != y} f_j - f_y` `(M,)`: above 0 the answer has changed. NaN counts as no change."""
 
         def chunk(x: Tensor, targets: Tensor) -> tuple[Tensor]:
-            return (self.model.task.margin(self.model.forward(x), targets),)
+            outputs = self.model.forward(x)
+            return (self.model.task.margin(outputs, targets),)
 
+        targets = self._of_inputs(self.targets, rows)
         with torch.no_grad():
-            (margin,) = self.model.map_rows(
-                chunk, self.unflatten(points), self._of_inputs(self.targets, rows)
-            )
+            (margin,) = self.model.map_rows(chunk, self.unflatten(points), targets)
         self._add_one(self.evaluations, rows)
         return margin.nan_to_num(nan=-torch.inf)
 
@@ -188,7 +198,9 @@ class FreeSpace:
         self, points: Tensor, rows: Tensor, rival: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, of the class `rival` `(M,)` alone if given, and its gradient by free features `(M, d)`."""
-        return self._differentiate(_margins, points, rows, *([] if rival is None else [rival]))
+        if rival is None:
+            return self._differentiate(_margins, points, rows)
+        return self._differentiate(_margins, points, rows, rival)
 
     def loss_gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, and the gradient `(M, d)` of the cross-entropy of the target by the free features."""
@@ -226,7 +238,8 @@ class FreeSpace:
 
     def replace_gradients(self, rows: Tensor, gradients: Tensor) -> None:
         """At the inputs `rows` `(n,)` themselves, where the margin is flat, return these gradients `(n, d)`."""
-        self.chords[rows], self.flat[rows] = gradients, True
+        self.chords[rows] = gradients
+        self.flat[rows] = True
 
     def _count(
         self, margin: Tensor, gradient: Tensor, points: Tensor, rows: Tensor
@@ -235,10 +248,12 @@ class FreeSpace:
         self._add_one(self.gradients, rows)
         gradient = gradient.flatten(1)
         if not self._all_free:
-            gradient = torch.where(self._of_inputs(self.free, rows), gradient, 0.0)
+            free = self._of_inputs(self.free, rows)
+            gradient = torch.where(free, gradient, 0.0)
         gradient = gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         if self.model.task.peaks:
-            at_flat_input = self.flat[rows] & (points == self.x[rows]).all(1)
+            is_input = (points == self.x[rows]).all(1)
+            at_flat_input = self.flat[rows] & is_input
             gradient = torch.where(at_flat_input[:, None], self.chords[rows], gradient)
         return margin.nan_to_num(nan=-torch.inf), gradient
 
@@ -261,7 +276,8 @@ class FreeSpace:
 
     def size(self, points: Tensor, rows: Tensor) -> Tensor:
         """The distortions `(M,)` of points `(M, d)`."""
-        return norm_of(points - self._of_inputs(self.x, rows), self.norm)
+        x = self._of_inputs(self.x, rows)
+        return norm_of(points - x, self.norm)
 
 
 class Nearest:
@@ -294,7 +310,8 @@ class Nearest:
         """The second smallest of the separate searches' distortions `(N,)`; infinite where fewer than two found one."""
         if len(self._searches) < 2:
             return torch.full_like(self.distortion, torch.inf)
-        return torch.maximum(torch.stack(self._searches).sort(dim=0).values[1], self.distortion)
+        ordered = torch.stack(self._searches).sort(dim=0).values
+        return torch.maximum(ordered[1], self.distortion)
 
     def offer(self, points: Tensor, margin: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Take points `(M, d)` into account, by their margins `(M,)`; an input may have several.
@@ -307,17 +324,21 @@ class Nearest:
         if rows is self.space.rows:
             self._offer_one_each(points, size, flips)
             return size, flips
-        self.searched.scatter_reduce_(
-            0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax"
-        )
+        kept = torch.where(flips, 0.0, size).nan_to_num(nan=0.0)
+        self.searched.scatter_reduce_(0, rows, kept, "amax")
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
-        chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
-        numbers = torch.arange(len(rows), device=rows.device)
-        first = torch.full_like(self.space.rows, len(rows)).scatter_reduce_(
-            0, rows, torch.where(chosen, numbers, len(rows)), "amin"
-        )
-        better, first = first < len(rows), first.clamp(max=len(rows) - 1)
+        is_least = worth == least[rows]
+        is_nearer = worth < self.distortion[rows]
+        chosen = flips & is_least & is_nearer
+        # of the points that are chosen for an input the first; `none` stands for no point
+        none = len(rows)
+        numbers = torch.arange(none, device=rows.device)
+        number_if_chosen = torch.where(chosen, numbers, none)
+        first = torch.full_like(self.space.rows, none)
+        first.scatter_reduce_(0, rows, number_if_chosen, "amin")
+        better = first < none
+        first = first.clamp(max=none - 1)
         self.points = torch.where(better[:, None], points[first], self.points)
         self.distortion = torch.where(better, size[first], self.distortion)
         return size, flips
@@ -334,11 +355,14 @@ class Nearest:
         """Evaluate points `(n, S, d)` of the inputs `rows` `(n,)` at once, and keep the nearest that change."""
         owner = rows.repeat_interleave(points.shape[1])
         flat = points.flatten(0, 1)
-        self.offer(flat, self.space.margin(flat, owner), owner)
+        margin = self.space.margin(flat, owner)
+        self.offer(flat, margin, owner)
 
 
 def _margins(logits: Tensor, classes: Tensor, rival: Tensor | None = None) -> Tensor:
     logit = logits.gather(1, classes[:, None])[:, 0]
     if rival is not None:
-        return logits.gather(1, rival[:, None])[:, 0] - logit
-    return logits.scatter(1, classes[:, None], -torch.inf).amax(1) - logit
+        logit_of_rival = logits.gather(1, rival[:, None])[:, 0]
+        return logit_of_rival - logit
+    others = logits.scatter(1, classes[:, None], -torch.inf)
+    return others.amax(1) - logit

@@ -68,21 +68,19 @@ def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams
         numbers = [features] * len(streams)
     else:
         numbers = [int(f) for f in features.tolist()]
-    check(
-        len(numbers) == len(streams),
-        "features",
-        f"a number for each of {len(streams)} problems",
-        len(numbers),
-    )
-    check(all(f >= 1 for f in numbers), "features", "at least one feature", min(numbers, default=1))
-    masks = torch.zeros(
-        (len(streams), count, max(numbers, default=0)), dtype=torch.bool, device=streams.device
-    )
-    for number in set(numbers):
-        rows = [row for row, f in enumerate(numbers) if f == number]
-        masks[rows, :, :number] = (
-            streams.select(rows).uniform((count, number), torch.float32) < keep
-        )
+    problems = len(streams)
+    expected = f"a number for each of {problems} problems"
+    check(len(numbers) == problems, "features", expected, len(numbers))
+    fewest = min(numbers, default=1)
+    check(fewest >= 1, "features", "at least one feature", fewest)
+    shape = (problems, count, max(numbers, default=0))
+    masks = torch.zeros(shape, dtype=torch.bool, device=streams.device)
+    rows_of_number: dict[int, list[int]] = {}
+    for row, number in enumerate(numbers):
+        rows_of_number.setdefault(number, []).append(row)
+    for number, rows in rows_of_number.items():
+        uniform = streams.select(rows).uniform((count, number), torch.float32)
+        masks[rows, :, :number] = uniform < keep
     return masks
 
 
@@ -118,11 +116,15 @@ def mask_sensitivity(weights: Tensor, masks: Tensor, estimator: Estimator = "cen
     values = weights.to(torch.float64)
     if estimator == "centred" and weights.shape[1]:
         values = values - values.mean(1, keepdim=True)
-    out = torch.empty((len(weights), masks.shape[-1]), dtype=torch.float64, device=weights.device)
+    shape = (len(weights), masks.shape[-1])
+    out = torch.empty(shape, dtype=torch.float64, device=weights.device)
     shared = masks.to(torch.float64) if masks.ndim == 2 else None
     # one product each, so that no bit depends on the other problems
     for row in range(len(weights)):
-        out[row] = values[row] @ (masks[row].to(torch.float64) if shared is None else shared)
+        masks_of_row = shared
+        if masks_of_row is None:
+            masks_of_row = masks[row].to(torch.float64)
+        out[row] = values[row] @ masks_of_row
     return out
 
 
@@ -212,24 +214,23 @@ def measure_consistency(
     check(estimator in _ESTIMATORS, "estimator", "'centred' or 'paper'", repr(estimator))
     check_integer(permutations, "permutations", 0)
     check_integer(resamples, "resamples", 0)
-    check(
-        weights.ndim == 3 and len(weights) == 2, "weights", "shape (2, R, K)", tuple(weights.shape)
-    )
+    is_pair = weights.ndim == 3 and len(weights) == 2
+    check(is_pair, "weights", "shape (2, R, K)", tuple(weights.shape))
     _check_masks(weights[0], masks)
     valid = weights.isfinite().all(0)
-    sizes = (
-        [masks.shape[-1]] * len(valid) if features is None else [int(f) for f in features.tolist()]
-    )
-    fits = len(sizes) == len(valid) and all(1 <= size <= masks.shape[-1] for size in sizes)
-    check(fits, "features", f"{len(valid)} numbers from 1 to {masks.shape[-1]}", sizes)
+    problems = len(valid)
+    most = masks.shape[-1]
+    if features is None:
+        sizes = [most] * problems
+    else:
+        sizes = [int(size) for size in features.tolist()]
+    fits = len(sizes) == problems and all(1 <= size <= most for size in sizes)
+    check(fits, "features", f"{problems} numbers from 1 to {most}", sizes)
     if streams is None:
-        streams = Streams.for_rows(torch.cat([*weights], dim=1).cpu(), 0)
-    check(
-        len(streams) == len(valid),
-        "streams",
-        f"one for each of {len(valid)} problems",
-        len(streams),
-    )
+        weights_of_problems = torch.cat([*weights], dim=1)
+        streams = Streams.for_rows(weights_of_problems.cpu(), 0)
+    expected = f"one for each of {problems} problems"
+    check(len(streams) == problems, "streams", expected, len(streams))
     with torch.no_grad():
         run = _Run(weights, masks, valid, sizes, estimator)
         run.compute(permutations, resamples, streams)
@@ -251,25 +252,26 @@ class _Run:
         self.used = valid.sum(1)
         # one answer for all problems: whether it has all masks, and then all features can be told apart
         kept = masks.sum(-2)
-        columns = torch.arange(masks.shape[-1], device=self.device)
-        is_settled = ((kept > 0) & (kept < masks.shape[-2])) | (
-            columns >= send(sizes, self.device)[:, None]
-        )
+        count, features = masks.shape[-2:]
+        columns = torch.arange(features, device=self.device)
+        is_beyond = columns >= send(sizes, self.device)[:, None]
+        varies = (kept > 0) & (kept < count)
         whole = valid.all(1)
-        self.whole, self.identifiable = torch.stack([whole, whole & is_settled.all(1)]).tolist()
-        self.rho, self.top1, self.top3, self.p_value = (
-            self._full(value) for value in (0.0, math.nan, math.nan, 1.0)
-        )
+        identifiable = whole & (varies | is_beyond).all(1)
+        self.whole, self.identifiable = torch.stack([whole, identifiable]).tolist()
+        self.rho = self._full(0.0)
+        self.top1 = self._full(math.nan)
+        self.top3 = self._full(math.nan)
+        self.p_value = self._full(1.0)
         self.rho_paper = self._full(0.0)
         self.degenerate = torch.ones(len(valid), dtype=torch.bool, device=self.device)
-        self.interval, self.band = self._full(math.nan, 2), self._full(math.nan, 2)
-        self.sensitivity = (
-            self._full(math.nan, masks.shape[-1]),
-            self._full(math.nan, masks.shape[-1]),
-        )
+        self.interval = self._full(math.nan, 2)
+        self.band = self._full(math.nan, 2)
+        self.sensitivity = (self._full(math.nan, features), self._full(math.nan, features))
 
     def _full(self, value: float, *shape: int) -> Tensor:
-        return torch.full((len(self.valid), *shape), value, dtype=torch.float64, device=self.device)
+        size = (len(self.valid), *shape)
+        return torch.full(size, value, dtype=torch.float64, device=self.device)
 
     def _problem(self, row: int) -> WeightedMasks:
         """The problem of a row, with all its features and the weights as they are."""
@@ -278,7 +280,8 @@ class _Run:
         kept_masks = masks[:, : self.sizes[row]]
         weights = self.weights[:, row]
         if not self.whole[row]:
-            kept_masks, weights = kept_masks[valid], weights[:, valid]
+            kept_masks = kept_masks[valid]
+            weights = weights[:, valid]
         return WeightedMasks.of(kept_masks, *weights)
 
     def compute(self, permuted: int, resampled: int, streams: Streams) -> None:
@@ -291,7 +294,8 @@ class _Run:
             self.rho_paper[row] = rank_correlation(*problem.ranks)[0]
             chosen: slice | Tensor = slice(None)
             if self.estimator == "centred":
-                chosen = chosen if self.identifiable[row] else problem.find_identifiable()
+                if not self.identifiable[row]:
+                    chosen = problem.find_identifiable()
                 problem = problem.centre(chosen)
             for whole, values in zip(self.sensitivity, problem.sensitivities, strict=True):
                 whole[row, :size] = 0.0
@@ -303,20 +307,20 @@ class _Run:
                 continue
             self.rho[row] = rank_correlation(p, q)[0]
             for agreement, k in ((self.top1, 1), (self.top3, 3)):
-                agreement[row] = torch.where(degenerate, torch.nan, top_agreement(p, q, k)[0])
+                share = top_agreement(p, q, k)[0]
+                agreement[row] = torch.where(degenerate, torch.nan, share)
             if permuted or resampled:
                 masks = len(problem.masks)
                 # all problems share their permutations, so each shuffles its masks first by its own stream
                 chance = streams.select([row]).uniform((masks,), torch.float64)
-                shuffled = problem.reorder(send(order_rows(chance)[0], self.device))
+                order = order_rows(chance)[0]
+                shuffled = problem.reorder(send(order, self.device))
                 if permuted:
-                    null[row] = permuted_rho(
-                        shuffled, send(draw_orders(permuted, masks), self.device), permuted
-                    )
+                    orders = send(draw_orders(permuted, masks), self.device)
+                    null[row] = permuted_rho(shuffled, orders, permuted)
                 if resampled:
-                    spread[row] = resampled_rho(
-                        shuffled, send(draw_counts(resampled, masks), self.device), resampled
-                    )
+                    counts = send(draw_counts(resampled, masks), self.device)
+                    spread[row] = resampled_rho(shuffled, counts, resampled)
         self._judge(null, spread)
 
     def _judge(self, null: Tensor, spread: Tensor) -> None:
@@ -327,14 +331,12 @@ class _Run:
         else:
             reached = (null >= self.rho[:, None]).sum(1)
             # a permutation test counts the true order among them, so p is never 0
-            self.p_value = torch.where(
-                rows, (1 + reached.to(torch.float64)) / (1 + null.shape[1]), self.p_value
-            )
+            p_value = (1 + reached.to(torch.float64)) / (1 + null.shape[1])
+            self.p_value = torch.where(rows, p_value, self.p_value)
             self.band = torch.where(rows[:, None], quantiles(null), self.band)
         if spread.shape[1]:
-            self.interval = torch.where(
-                rows[:, None], population_interval(self.rho, spread), self.interval
-            )
+            interval = population_interval(self.rho, spread)
+            self.interval = torch.where(rows[:, None], interval, self.interval)
 
     def result(self) -> Consistency:
         return Consistency(
@@ -360,10 +362,12 @@ def plan_checks(masks: int, first: int = 200) -> list[int]:
     """
     check(masks >= 1, "masks", "a whole number of at least 1", masks)
     check(first >= 1, "first", "a whole number of at least 1", first)
-    checks = [first]
-    while checks[-1] < masks:
-        checks.append(checks[-1] + max(1, checks[-1] // 2))
-    return [*checks[:-1], masks]
+    checks = []
+    next_check = first
+    while next_check < masks:
+        checks.append(next_check)
+        next_check += max(1, next_check // 2)
+    return [*checks, masks]
 
 
 def is_settled(found: Consistency, tolerance: float) -> Tensor:
@@ -375,16 +379,14 @@ def is_settled(found: Consistency, tolerance: float) -> Tensor:
     problems are not settled.
     """
     check(tolerance > 0, "tolerance", "a number above 0", tolerance)
-    return (found.interval - found.rho[:, None]).abs().amax(1) * _LUCK <= tolerance
+    distances = (found.interval - found.rho[:, None]).abs()
+    return distances.amax(1) * _LUCK <= tolerance
 
 
 def _check_masks(weights: Tensor, masks: Tensor) -> None:
     check(weights.ndim == 2, "weights", "shape (R, K)", tuple(weights.shape))
     fits = masks.ndim in (2, 3) and masks.shape[-2] == weights.shape[1]
-    fits = fits and (masks.ndim == 2 or len(masks) == len(weights))
-    check(
-        fits,
-        "masks",
-        f"shape (K, m) or (R, K, m) for weights {tuple(weights.shape)}",
-        tuple(masks.shape),
-    )
+    if masks.ndim == 3:
+        fits = fits and len(masks) == len(weights)
+    expected = f"shape (K, m) or (R, K, m) for weights {tuple(weights.shape)}"
+    check(fits, "masks", expected, tuple(masks.shape))

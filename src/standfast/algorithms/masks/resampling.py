@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.tensors import count_at_once, holds_everywhere, is_on_host, send
+from standfast.tensors import count_at_once, holds_everywhere, is_on_host
 
 Estimator = Literal["centred", "paper"]
 
@@ -49,9 +49,10 @@ class WeightedMasks:
     @classmethod
     def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor) -> WeightedMasks:
         """The problem of finite weights `(K,)`, as the published sums take them."""
-        weights = prediction.to(torch.float64), explanation.to(torch.float64)
-        grid = [_GRID * w.abs().sum() for w in weights]
-        return cls(masks.to(torch.float64), *weights, (grid[0], grid[1]))
+        p = prediction.to(torch.float64)
+        e = explanation.to(torch.float64)
+        grid = (_GRID * p.abs().sum(), _GRID * e.abs().sum())
+        return cls(masks.to(torch.float64), p, e, grid)
 
     def find_identifiable(self) -> Tensor:
         """Features that some masks keep and some drop, bool `(m,)`."""
@@ -60,14 +61,19 @@ class WeightedMasks:
 
     def centre(self, features: slice | Tensor = slice(None)) -> WeightedMasks:
         """The problem of some features, with centred weights."""
-        p, e = (w - w.mean() if len(w) else w for w in (self.prediction, self.explanation))
+        p = self.prediction
+        e = self.explanation
+        # the mean of nothing is NaN
+        if len(p):
+            p = p - p.mean()
+            e = e - e.mean()
         return WeightedMasks(self.masks[:, features], p, e, self.grid, centred=True)
 
     def reorder(self, order: Tensor) -> WeightedMasks:
         """The same masks and their weights in another order."""
-        masks, p, e = (
-            x.index_select(0, order) for x in (self.masks, self.prediction, self.explanation)
-        )
+        masks = self.masks.index_select(0, order)
+        p = self.prediction.index_select(0, order)
+        e = self.explanation.index_select(0, order)
         return WeightedMasks(masks, p, e, self.grid, self.centred)
 
     @cached_property
@@ -93,10 +99,11 @@ class WeightedMasks:
 
     def split_columns(self, copies: int) -> Iterator[Tensor]:
         """The masks of some features at a time, less their average, `(c, K)`; `copies` of them fit into a cache."""
-        size = max(1, count_at_once(CHUNK_ELEMENTS, self.masks) // (copies * len(self.masks)))
-        for masks, average in zip(
-            torch.split(self.masks, size, 1), torch.split(self.average, size), strict=True
-        ):
+        elements = count_at_once(CHUNK_ELEMENTS, self.masks)
+        size = max(1, elements // (copies * len(self.masks)))
+        parts = torch.split(self.masks, size, 1)
+        averages = torch.split(self.average, size)
+        for masks, average in zip(parts, averages, strict=True):
             yield masks.T.contiguous().sub_(average[:, None])
 
 
@@ -108,23 +115,30 @@ def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     >>> doubled_ranks(torch.tensor([[0.3, 0.1, 0.1 + 1e-9]]), grid=1e-6)
     tensor([[ 2., -1., -1.]], dtype=torch.float64)
     """
-    grid = grid if isinstance(grid, Tensor) else values.new_full((), grid)
-    values = torch.where(grid > 0, (values / grid).round() + 0.0, 0.0)  # -0.0 and 0.0 are a tie
+    if not isinstance(grid, Tensor):
+        grid = values.new_full((), grid)
+    # adding 0.0 makes a tie of -0.0 and 0.0
+    on_grid = (values / grid).round() + 0.0
+    values = torch.where(grid > 0, on_grid, 0.0)
     order = order_rows(values)  # ties share a rank, so any order will do
     ordered = values.gather(1, order)
     count = values.shape[1]
     position = torch.arange(count, device=values.device)
     differs = ordered[:, 1:] != ordered[:, :-1]
     if holds_everywhere(differs):  # mostly so, and then most of the work is saved
-        ranks = (2 * position - (count - 1)).to(torch.float64).expand_as(order)
+        doubled = 2 * position - (count - 1)
+        ranks = doubled.to(torch.float64).expand_as(order)
         return torch.empty_like(ordered).scatter_(1, order, ranks)
     starts = torch.ones_like(ordered, dtype=torch.bool)
     ends = torch.ones_like(ordered, dtype=torch.bool)
-    starts[:, 1:], ends[:, :-1] = differs, differs
+    starts[:, 1:] = differs
+    ends[:, :-1] = differs
     first = torch.where(starts, position, 0).cummax(1).values
-    last = torch.where(ends, position, count).flip(1).cummin(1).values.flip(1)
+    position_of_end = torch.where(ends, position, count)
+    last = position_of_end.flip(1).cummin(1).values.flip(1)
     # doubled, since the average rank of ties may end in one half
-    ranks = (first + last - (count - 1)).to(torch.float64)
+    doubled = first + last - (count - 1)
+    ranks = doubled.to(torch.float64)
     return torch.empty_like(ranks).scatter_(1, order, ranks)
 
 
@@ -140,8 +154,11 @@ def rank_correlation(p: Tensor, q: Tensor) -> Tensor:
 
     The sums are whole numbers, so the result is exact up to the last division, for fewer than 300 000 features.
     """
-    norm = (p.square().sum(1) * q.square().sum(1)).sqrt()
-    return torch.where(norm > 0, (p * q).sum(1) / norm.clamp(min=1.0), 0.0).clamp(-1.0, 1.0)
+    covariance = (p * q).sum(1)
+    variances = p.square().sum(1) * q.square().sum(1)
+    norm = variances.sqrt()
+    rho = covariance / norm.clamp(min=1.0)
+    return torch.where(norm > 0, rho, 0.0).clamp(-1.0, 1.0)
 
 
 def top_agreement(p: Tensor, q: Tensor, k: int) -> Tensor:
@@ -149,9 +166,11 @@ def top_agreement(p: Tensor, q: Tensor, k: int) -> Tensor:
     k = min(k, p.shape[1])
     chosen = []
     for ranks in (p, q):
-        order = ranks.sort(dim=1, descending=True, stable=True).indices[:, :k]
-        chosen.append(torch.zeros_like(ranks, dtype=torch.bool).scatter_(1, order, True))
-    return (chosen[0] & chosen[1]).sum(1).to(torch.float64) / k
+        order = ranks.sort(dim=1, descending=True, stable=True).indices
+        nothing = torch.zeros_like(ranks, dtype=torch.bool)
+        chosen.append(nothing.scatter_(1, order[:, :k], True))
+    shared = chosen[0] & chosen[1]
+    return shared.sum(1).to(torch.float64) / k
 
 
 def count_lanes(count: int, masks: int) -> int:
@@ -169,9 +188,9 @@ def draw_orders(count: int, masks: int) -> Tensor:
     # a fixed seed: all problems share these orders, so a result depends on the problem alone
     generator = torch.Generator().manual_seed(0x5E2C)
     length = masks // count_lanes(count, masks)
-    return torch.stack(
-        [torch.randperm(masks, generator=generator) for _ in range(-(-count // length))]
-    )
+    needed = -(-count // length)
+    orders = [torch.randperm(masks, generator=generator) for _ in range(needed)]
+    return torch.stack(orders)
 
 
 @lru_cache(maxsize=4)
@@ -189,15 +208,18 @@ def draw_counts(count: int, masks: int) -> Tensor:
     generator = torch.Generator().manual_seed(0xB005)
     lanes = count_lanes(count, masks)
     length = masks // lanes
-    drawn = torch.randint(
-        length, (_CANDIDATES, -(-count // length), lanes, length), generator=generator
-    )
-    counts = torch.zeros(drawn.shape, dtype=torch.float64)
+    needed = -(-count // length)
+    shape = (_CANDIDATES, needed, lanes, length)
+    drawn = torch.randint(length, shape, generator=generator)
+    counts = torch.zeros(shape, dtype=torch.float64)
     counts.scatter_add_(3, drawn, torch.ones_like(counts))
     variance = (counts - 1).square().mean((1, 2, 3))
     # counts of an independent resample of K masks have the variance 1 - 1 / K
-    nearest = counts[(variance - (1 - 1 / masks)).abs().argmin()]
-    return torch.nn.functional.pad(nearest.flatten(1), (0, masks - lanes * length), value=1.0)
+    excess = variance - (1 - 1 / masks)
+    nearest = counts[excess.abs().argmin()]
+    # masks beyond the lanes occur once
+    beyond = masks - lanes * length
+    return torch.nn.functional.pad(nearest.flatten(1), (0, beyond), value=1.0)
 
 
 def sum_rotated(columns: Tensor, turned: Tensor, lanes: int) -> Tensor:
@@ -214,31 +236,41 @@ def sum_rotated(columns: Tensor, turned: Tensor, lanes: int) -> Tensor:
     """
     length = columns.shape[1] // lanes
     used = lanes * length
-    ours, theirs = (
-        torch.fft.rfft(x[:, :used].reshape(-1, lanes, length)) for x in (columns, turned)
-    )
+    columns_of_lanes = columns[:, :used].reshape(-1, lanes, length)
+    turned_lanes = turned[:, :used].reshape(-1, lanes, length)
+    ours = torch.fft.rfft(columns_of_lanes)
+    theirs = torch.fft.rfft(turned_lanes)
     # a circular correlation is a product with the conjugate transform
-    sums: Tensor = torch.fft.irfft((ours * theirs.conj().resolve_conj()[:, None]).sum(2), n=length)
+    conjugate = theirs.conj().resolve_conj()
+    products = (ours * conjugate[:, None]).sum(2)
+    sums: Tensor = torch.fft.irfft(products, n=length)
     # masks beyond the lanes are not rotated, so every rotation has the same sum of them
     if used < columns.shape[1]:
-        sums += (turned[:, used:] @ columns[:, used:].T)[:, :, None]
+        beyond = turned[:, used:] @ columns[:, used:].T
+        sums += beyond[:, :, None]
     return sums.transpose(1, 2)
+
+
+def _count_at_once(problem: WeightedMasks, resamples: Tensor) -> int:
+    """How many of the orders or counts `(b, K)` are computed at once, for memory."""
+    elements = count_at_once(CHUNK_ELEMENTS, resamples)
+    return max(1, elements // problem.masks.numel())
 
 
 def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
     lanes = count_lanes(count, len(problem.masks))
+    orders_at_once = _count_at_once(problem, orders)
     correlations = []
     # `split_columns` takes each average away; it comes back, times the sum of the weights
     shift = problem.explanation.sum() * problem.average
-    for part in torch.split(
-        orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())
-    ):
+    for part in torch.split(orders, orders_at_once):
         turned = problem.explanation[part]
-        sums = torch.cat(
-            [sum_rotated(columns, turned, lanes) for columns in problem.split_columns(1)], 2
-        )
-        ranks = doubled_ranks(sums.flatten(0, 1)[:count] + shift, problem.grid[1])
+        sums_of_columns = []
+        for columns in problem.split_columns(1):
+            sums_of_columns.append(sum_rotated(columns, turned, lanes))
+        sums = torch.cat(sums_of_columns, 2).flatten(0, 1)[:count]
+        ranks = doubled_ranks(sums + shift, problem.grid[1])
         correlations.append(rank_correlation(problem.ranks[0], ranks))
     return torch.cat(correlations)[:count]
 
@@ -254,26 +286,27 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
     results = []
     lanes = count_lanes(count, masks)
     weights = torch.stack((problem.prediction, problem.explanation))
-    for part in torch.split(
-        counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())
-    ):
+    for part in torch.split(counts, _count_at_once(problem, counts)):
         parts = []
         for columns in problem.split_columns(3):
+            # the masks alone, and times both weights
             weighted = torch.stack((columns, columns, columns))
             weighted[1:] *= weights[:, None]
-            parts.append(
-                sum_rotated(weighted.flatten(0, 1), part, lanes).reshape(
-                    len(part), -1, 3, len(columns)
-                )
-            )
-        kept, *sums = torch.cat(parts, 3).flatten(0, 1)[:count].unbind(1)
+            sums_of_columns = sum_rotated(weighted.flatten(0, 1), part, lanes)
+            parts.append(sums_of_columns.reshape(len(part), -1, 3, len(columns)))
+        sums_of_resamples = torch.cat(parts, 3).flatten(0, 1)[:count]
+        kept, *sums = sums_of_resamples.unbind(1)
         # centring takes the average of the resample's masks away; the published sum keeps that of all masks
-        rest = kept / -masks if problem.centred else problem.average
-        totals = sum_rotated(weights, part, lanes).flatten(0, 1)[:count].unbind(1)
-        ranks = [
-            doubled_ranks(sums_of_part + total[:, None] * rest, grid)
-            for sums_of_part, total, grid in zip(sums, totals, problem.grid, strict=True)
-        ]
+        if problem.centred:
+            rest = kept / -masks
+        else:
+            rest = problem.average
+        sums_of_weights = sum_rotated(weights, part, lanes).flatten(0, 1)
+        totals = sums_of_weights[:count].unbind(1)
+        ranks = []
+        for sums_of_part, total, grid in zip(sums, totals, problem.grid, strict=True):
+            sensitivities = sums_of_part + total[:, None] * rest
+            ranks.append(doubled_ranks(sensitivities, grid))
         agreement = [
             rank_correlation(of_part, of_whole)
             for of_part, of_whole in zip(ranks, problem.ranks, strict=True)
@@ -300,26 +333,30 @@ def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     measurement of association between two things" (1904). Coverage: docs/senc-bias.md.
     """
     ends = quantiles(resampled[..., 0])
+    low, high = ends.unbind(1)
     # below 0.1 the reliability is far below 0 and counts as none; at 0 it would not be finite
     agreement = resampled[..., 1:].mean(1).clamp(min=0.1)
     reliability = 2 - 1 / agreement.square()
-    shrinkage = reliability.clamp(min=_RELIABLE).prod(1).sqrt()[:, None]
-    half = (ends[:, 1:] - ends[:, :1]) / 2
-    corrected = torch.cat([rho[:, None] - half, rho[:, None] + half], dim=1) / shrinkage
-    unknown = send([-1.0, 1.0], ends.device, ends.dtype)
-    corrected = torch.where((reliability.amin(1) < _RELIABLE)[:, None], unknown, corrected)
-    low = torch.minimum(ends[:, 0], corrected[:, 0])
-    high = torch.maximum(ends[:, 1], corrected[:, 1])
-    return torch.stack([torch.minimum(low, rho), torch.maximum(high, rho)], dim=1).clamp(-1.0, 1.0)
+    shrinkage = reliability.clamp(min=_RELIABLE).prod(1).sqrt()
+    half = (high - low) / 2
+    is_unreliable = reliability.amin(1) < _RELIABLE
+    # an end at -1 and one at 1: nothing is known
+    corrected_low = torch.where(is_unreliable, -1.0, (rho - half) / shrinkage)
+    corrected_high = torch.where(is_unreliable, 1.0, (rho + half) / shrinkage)
+    low = torch.minimum(torch.minimum(low, corrected_low), rho)
+    high = torch.maximum(torch.maximum(high, corrected_high), rho)
+    return torch.stack([low, high], dim=1).clamp(-1.0, 1.0)
 
 
 def quantiles(values: Tensor) -> Tensor:
     """The central 95% `(R, 2)` of each row `(R, B)`, interpolated."""
     ordered = values.sort(dim=1).values
+    last = values.shape[1] - 1
     ends = []
     for level in _LEVELS:
-        rank = level * (values.shape[1] - 1)
+        rank = level * last
         below = int(rank)
-        above = min(below + 1, values.shape[1] - 1)
-        ends.append(torch.lerp(ordered[:, below], ordered[:, above], rank - below))
+        above = min(below + 1, last)
+        share = rank - below
+        ends.append(torch.lerp(ordered[:, below], ordered[:, above], share))
     return torch.stack(ends, dim=1)

@@ -62,9 +62,10 @@ class Levels:
         The event lies within every level, so P is at most the probability of each.
         """
         trusted = self.trusted.nonzero()[:, 0]
-        if len(trusted):
-            return float(self.interval(level)[trusted[-1], 1])
-        return 0.0
+        if not len(trusted):
+            return 0.0
+        upper_ends = self.interval(level)[:, 1]
+        return float(upper_ends[trusted[-1]])
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,11 @@ class RareEventEstimate:
         Where a run is not `resolved`, the genealogy of its particles shows only a part of its error. There it is the
         width of the 95% interval divided by 3.92 (a normal interval of this width has that error), if that is larger.
         """
-        width = self.interval().diff(dim=1)[:, 0] / (2 * ndtri(0.975))
-        return torch.where(
-            self.resolved | self.censored, self.own_error, torch.maximum(self.own_error, width)
-        )
+        width = self.interval().diff(dim=1)[:, 0]
+        error_of_width = width / (2 * ndtri(0.975))
+        larger = torch.maximum(self.own_error, error_of_width)
+        is_own = self.resolved | self.censored
+        return torch.where(is_own, self.own_error, larger)
 
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
@@ -144,32 +146,29 @@ class RareEventEstimate:
         low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
         bounds_of_runs = [run.bound(level) for run in self.levels] or [0.0] * len(low)
         bounds = send(bounds_of_runs, low.device, torch.float64)
-        low, high = (
-            torch.where(self.censored, -torch.inf, low),
-            torch.where(self.censored, bounds, high),
-        )
+        low = torch.where(self.censored, -torch.inf, low)
+        high = torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
-        ends_of_all = torch.stack([low, high.clamp(max=0.0)], dim=1)
+        high = high.clamp(max=0.0)
         for row, runs in enumerate(self.runs):
             if runs and not bool(self.resolved[row]):  # they contradict each other
                 ends = torch.cat([run.interval(level) for run in runs])
-                ends_of_all[row, 0] = torch.minimum(ends_of_all[row, 0], ends[:, 0].min())
-                ends_of_all[row, 1] = torch.maximum(ends_of_all[row, 1], ends[:, 1].max())
+                low[row] = torch.minimum(low[row], ends[:, 0].min())
+                high[row] = torch.maximum(high[row], ends[:, 1].max())
         back = self.interval_from_event(level)
         if back is not None:
-            include = (~self.resolved & ~back[:, 0].isnan())[:, None]
-            wider = torch.stack(
-                [
-                    torch.minimum(ends_of_all[:, 0], back[:, 0]),
-                    torch.maximum(ends_of_all[:, 1], back[:, 1]),
-                ],
-                dim=1,
-            )
-            ends_of_all = torch.where(include, wider, ends_of_all)
+            back_low, back_high = back.unbind(1)
+            include = ~self.resolved & ~back_low.isnan()
+            low = torch.where(include, torch.minimum(low, back_low), low)
+            high = torch.where(include, torch.maximum(high, back_high), high)
+        ends_of_all = torch.stack([low, high], dim=1)
         plain = (self.samples > 0).nonzero()[:, 0]
+        exact = []
         counts = zip(self.hits[plain].tolist(), self.samples[plain].tolist(), strict=True)
-        exact = [stopped_interval(hits, samples, self.looks, level) for hits, samples in counts]
-        ends_of_all[plain] = send(exact, ends_of_all.device, torch.float64).view(-1, 2).log()
+        for hits, samples in counts:
+            exact.append(stopped_interval(hits, samples, self.looks, level))
+        exact_ends = send(exact, ends_of_all.device, torch.float64).view(-1, 2)
+        ends_of_all[plain] = exact_ends.log()
         return ends_of_all
 
     def reaches(self, error: float) -> Tensor:
@@ -181,9 +180,9 @@ class RareEventEstimate:
         if self.from_event is None or self.from_event_error is None:
             return None
         width = ndtri(0.5 + level / 2) * self.from_event_error
-        return torch.stack(
-            [self.from_event - width, (self.from_event + width).clamp(max=0.0)], dim=1
-        )
+        low = self.from_event - width
+        high = (self.from_event + width).clamp(max=0.0)
+        return torch.stack([low, high], dim=1)
 
     def contradicts(self, level: float) -> Tensor:
         """Whether the intervals of both directions have no common point, bool `(P,)`."""
@@ -191,7 +190,9 @@ class RareEventEstimate:
         forward = self.interval(level)
         if back is None:
             return torch.zeros_like(self.resolved)
-        return (back[:, 0] > forward[:, 1]) | (back[:, 1] < forward[:, 0])
+        low, high = forward.unbind(1)
+        back_low, back_high = back.unbind(1)
+        return (back_low > high) | (back_high < low)
 
 
 def compute_log_interval(
@@ -217,8 +218,7 @@ def as_columns(values: Tensor, rows: int) -> Tensor:
     """A score's return value as float64 `(rows, stages)`, with NaN as minus infinity, which is never the event."""
     if not isinstance(values, Tensor) or values.shape[:1] != (rows,) or values.ndim not in (1, 2):
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise ArgumentError(
-            "score", f"a function that returns shape ({rows},) or ({rows}, stages)", got
-        )
+        expected = f"a function that returns shape ({rows},) or ({rows}, stages)"
+        raise ArgumentError("score", expected, got)
     columns = values.detach().reshape(rows, -1).to(torch.float64)
     return torch.where(columns.isnan(), -torch.inf, columns)

@@ -43,18 +43,18 @@ class History:
 
     def levels(self) -> tuple[Levels, float]:
         """The levels with their standard errors, and the last one's degrees of freedom."""
-        variance = self.variance()
+        variances, degrees = zip(*self.variance(), strict=True)
         levels = Levels(
             stage=torch.tensor(self.stage),
             threshold=torch.tensor(self.threshold, dtype=torch.float64),
             log_probability=torch.tensor(self.log_probability, dtype=torch.float64),
-            std_error=torch.tensor([math.sqrt(v) for v, _ in variance], dtype=torch.float64),
+            std_error=torch.tensor(list(map(math.sqrt, variances)), dtype=torch.float64),
             acceptance=torch.tensor(self.acceptance),
             families=torch.tensor(self.count_families(), dtype=torch.float64),
             independent=torch.tensor(self.count_independent(), dtype=torch.float64),
-            degrees=torch.tensor([degrees for _, degrees in variance], dtype=torch.float64),
+            degrees=torch.tensor(degrees, dtype=torch.float64),
         )
-        return levels, variance[-1][1]
+        return levels, degrees[-1]
 
     def excess(self) -> float:
         """The variance of ln P over that of a run whose particles forget their origin in each level.
@@ -62,9 +62,15 @@ class History:
         It is large where few particles lead to the event: those of a mode that early levels do not favour, or of one
         that moves hardly reach.
         """
-        # of independent particles each level adds 1 / kept - 1 / N
-        ideal = sum(1 / int(above.sum()) - 1 / len(above) for above in self.survivors)
-        return self.variance()[-1][0] / ideal if ideal else 1.0
+        ideal = 0.0
+        for above in self.survivors:
+            kept = int(above.sum())
+            # of independent particles each level adds 1 / kept - 1 / N
+            ideal += 1 / kept - 1 / len(above)
+        if not ideal:
+            return 1.0
+        variance, _ = self.variance()[-1]
+        return variance / ideal
 
     def count_families(self) -> list[float]:
         """The effective number of families at each level, `1 / sum_e w_e^2`: w_e is the share of first ancestor e."""
@@ -125,7 +131,8 @@ class History:
         for level, above in enumerate(self.survivors):
             count = len(above)
             family = torch.bincount(ancestors[above]).double()
-            concentration = float(((family / family.sum()) ** 2).sum())
+            share = family / family.sum()
+            concentration = float((share**2).sum())
             block -= 1 / count
             # a single family would have an infinite variance: the share of the others is at least 1 / N
             lineage = -math.log(max(1 - concentration, 1 / count))
@@ -134,13 +141,14 @@ class History:
             squared = done_squared + variance**2 * concentration
             if total >= largest:
                 largest = total
-                degrees = (
-                    max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf
-                )
+                degrees = math.inf
+                if squared > 0:
+                    degrees = max(1.0, _DEGREES_OF_FAMILY * total**2 / squared)
             out.append((largest, degrees))
             if level < len(self.parents):
-                block += reduce_shared_parents(int(above.sum()), len(self.parents[level]))
                 parents = self.parents[level]
+                kept = int(above.sum())
+                block += reduce_shared_parents(kept, len(parents))
                 ancestors = ancestors[parents]
                 if concentration > _DEGENERATE:
                     done = total
@@ -153,7 +161,8 @@ class History:
 def _count_effective(ancestors: Tensor) -> float:
     """The number of families with the same concentration as these particles' ancestors."""
     family = torch.bincount(ancestors).double()
-    return float(family.sum() ** 2 / (family**2).sum())
+    square_of_sum = family.sum() ** 2
+    return float(square_of_sum / (family**2).sum())
 
 
 def reduce_shared_parents(kept: int, count: int) -> float:
@@ -165,4 +174,5 @@ def reduce_shared_parents(kept: int, count: int) -> float:
     """
     children, more = divmod(count, kept)
     shared = kept * children * (children - 1) + 2 * children * more
-    return 1 / kept - shared / max(count * (count - 1), 1)
+    pairs = max(count * (count - 1), 1)
+    return 1 / kept - shared / pairs

@@ -56,8 +56,9 @@ class Moves:
 
     def __init__(self, state: Tensor, kinds: int, size: float, largest: Tensor | float) -> None:
         self.size = torch.full((len(state),), size, device=state.device)
-        most = largest if isinstance(largest, Tensor) else self.size.new_full((), largest)
-        self.largest = most.to(self.size.dtype).expand(len(state))
+        if not isinstance(largest, Tensor):
+            largest = self.size.new_full((), largest)
+        self.largest = largest.to(self.size.dtype).expand(len(state))
         self.kinds = kinds
         self.kind = kinds - 1
         self.begin_level(state)
@@ -71,7 +72,8 @@ class Moves:
     def begin_move(self) -> None:
         """Start a move of all particles, which `propose` and `record` may take chunk by chunk."""
         self.kind = (self.kind + 1) % self.kinds
-        self.tried, self.accepted = 0, torch.zeros_like(self.size)
+        self.tried = 0
+        self.accepted = torch.zeros_like(self.size)
         self.square = torch.zeros_like(self.lost_in_blocks)
 
     def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
@@ -82,38 +84,45 @@ class Moves:
         """Count the steps `(P, n, *shape)` that were accepted, `(P, n)`; `step` is overwritten."""
         self.tried += accept.shape[1]
         self.accepted += accept.sum(1)
-        self.square += (
-            step.square_().mul_(broadcast_rows(accept, step)).sum(1).to(self.square.dtype)
-        )
+        is_accepted = broadcast_rows(accept, step)
+        square = step.square_().mul_(is_accepted).sum(1)
+        self.square += square.to(self.square.dtype)
 
     def end_move(self) -> Tensor:
         """Adapt the size to the share of accepted steps, and return this share, `(P,)`."""
         rate = self.accepted / self.tried
         self.steps[self.kind] += 1
         # gains that shrink within a level keep the bias of adaptation small
-        self.adapt(rate, 1 / math.sqrt(self.steps[self.kind]))
+        gain = 1 / math.sqrt(self.steps[self.kind])
+        self.adapt(rate, gain)
         # half the mean square of the steps, in units of the prior's, is forgotten
         square = self.square / self.tried
+        # ln 0 is not finite: positions that are drawn anew count as 99% forgotten
         if self.kind == 0:
-            # ln 0 is not finite: positions that are drawn anew count as 99% forgotten
-            self.lost -= torch.log1p(-(square.flatten(1).mean(1) / 2).clamp(max=0.99))
+            forgotten = square.flatten(1).mean(1) / 2
+            self.lost -= torch.log1p(-forgotten.clamp(max=0.99))
         else:
-            self.lost_in_blocks -= torch.log1p(-(square / 2).clamp(max=0.99))
+            forgotten = square / 2
+            self.lost_in_blocks -= torch.log1p(-forgotten.clamp(max=0.99))
         return rate
 
     def adapt(self, rate: Tensor, gain: float) -> None:
         """Change the size of this kind of moves by the share of accepted steps, `(P,)`."""
-        self.size = torch.minimum(self.size * torch.exp(gain * (rate - self.target)), self.largest)
+        surplus = rate - self.target
+        size = self.size * torch.exp(gain * surplus)
+        self.size = torch.minimum(size, self.largest)
 
     @property
     def memory(self) -> Tensor:
         """See the class."""
         of_features = self.lost_in_blocks.flatten(1).sort(1).values
-        return -self.lost - of_features[:, int(_FROZEN * of_features.shape[1])]
+        frozen = int(_FROZEN * of_features.shape[1])
+        return -self.lost - of_features[:, frozen]
 
     def select(self, index: Tensor) -> None:
         """Keep these problems only."""
-        self.size, self.largest = self.size[index], self.largest[index]
+        self.size = self.size[index]
+        self.largest = self.largest[index]
 
 
 class GaussianMoves(Moves):
@@ -134,8 +143,11 @@ class GaussianMoves(Moves):
     def __init__(self, state: Tensor) -> None:
         self.grid = state.shape[3:]
         self.parts = plan_parts(self.grid)
-        self.share = torch.ones((len(state), math.prod(self.parts)), device=state.device)
-        super().__init__(state, kinds=2 if self.grid else 1, size=0.8, largest=1.0)
+        shape = (len(state), math.prod(self.parts))
+        self.share = torch.ones(shape, device=state.device)
+        # without positions there are no blocks
+        kinds = 2 if self.grid else 1
+        super().__init__(state, kinds=kinds, size=0.8, largest=1.0)
 
     def begin_move(self) -> None:
         """Start a move of all particles, which `propose` and `record` may take chunk by chunk."""
@@ -151,8 +163,10 @@ class GaussianMoves(Moves):
         if self.kind == 0:
             width = broadcast_rows(self.size.to(state.dtype), state)
             # (1 - b^2) + b^2 = 1: the step keeps the variance of the prior
-            return torch.sqrt(1 - width**2) * state + width * noise, 0.0
-        inside, self.part = draw_blocks(self.share, self.parts, state.shape[1], self.grid, streams)
+            kept = torch.sqrt(1 - width**2)
+            return kept * state + width * noise, 0.0
+        particles = state.shape[1]
+        inside, self.part = draw_blocks(self.share, self.parts, particles, self.grid, streams)
         return torch.where(inside[:, :, None], noise, state), 0.0
 
     def record(self, step: Tensor, accept: Tensor) -> None:
@@ -167,12 +181,14 @@ class GaussianMoves(Moves):
         """Change the size of moves of all features, or those of all parts' blocks."""
         if self.kind == 0:
             super().adapt(rate, gain)
-        else:
-            # few blocks of a part say little about it: all parts' acceptance counts as some more of them
-            accepted = self.accepted_in_part + _SHARED_STEPS * rate[:, None]
-            surplus = accepted / (self.tried_in_part + _SHARED_STEPS) - self.target
-            smallest = (_SHORTEST / max(self.grid)) ** len(self.grid)
-            self.share = (self.share * torch.exp(gain * surplus)).clamp(smallest, 1.0)
+            return
+        # few blocks of a part say little about it: all parts' acceptance counts as some more of them
+        accepted = self.accepted_in_part + _SHARED_STEPS * rate[:, None]
+        tried = self.tried_in_part + _SHARED_STEPS
+        surplus = accepted / tried - self.target
+        smallest = (_SHORTEST / max(self.grid)) ** len(self.grid)
+        share = self.share * torch.exp(gain * surplus)
+        self.share = share.clamp(smallest, 1.0)
 
     def select(self, index: Tensor) -> None:
         """Keep these problems only."""
@@ -192,7 +208,8 @@ class RandomWalk(Moves):
     def __init__(self, prior: Region, state: Tensor) -> None:
         # the first step is as wide as the prior, feature by feature
         scale = state.std(dim=1, keepdim=True)
-        self.prior, self.bounded = prior, not isinstance(prior, StandardNormal)
+        self.prior = prior
+        self.bounded = not isinstance(prior, StandardNormal)
         super().__init__(state, kinds=1, size=1.0, largest=self._widest(scale))
         self.scale = scale
 
@@ -204,32 +221,42 @@ class RandomWalk(Moves):
             return state + reach * (2 * noise - 1), 0.0
         lower, upper = (face[:, None] for face in self.prior.box)
 
-        def ends(x: Tensor) -> tuple[Tensor, Tensor]:
-            return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
+        def find_ends(x: Tensor) -> tuple[Tensor, Tensor]:
+            low = torch.maximum(x - reach, lower)
+            high = torch.minimum(x + reach, upper)
+            return low, high
 
-        (low, high), roomy = ends(state), upper > lower
+        low, high = find_ends(state)
         proposed = torch.lerp(low, high, noise)
-        back_low, back_high = ends(proposed)
+        back_low, back_high = find_ends(proposed)
         # a feature whose box has no width stays where it is
+        roomy = upper > lower
+        width = torch.where(roomy, high - low, 1.0)
+        back_width = torch.where(roomy, back_high - back_low, 1.0)
         # proposals are uniform within [low, high], so their densities are the inverse widths (Eq. 23, turned over)
-        ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
+        ratio = width / back_width
         return proposed, ratio.log().flatten(2).sum(2)
 
     def record(self, step: Tensor, accept: Tensor) -> None:
         """Count the accepted steps, in units of the prior's standard deviation."""
-        super().record(step / self.scale.clamp(min=1e-30), accept)
+        scale = self.scale.clamp(min=1e-30)
+        super().record(step / scale, accept)
 
     def select(self, index: Tensor) -> None:
         """Keep these problems only."""
         super().select(index)
-        self.scale, self.prior = self.scale[index], self.prior.select(index)
+        self.scale = self.scale[index]
+        self.prior = self.prior.select(index)
 
     def _widest(self, scale: Tensor) -> Tensor | float:
         """The largest width `(P,)`. Above it the proposal no longer changes, and adaptation would not recover."""
         if not self.bounded:
             return torch.inf
-        room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), scale[:, 0].flatten(1)
-        reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)
+        lower, upper = self.prior.box
+        room = (upper - lower).flatten(1)
+        scale = scale[:, 0].flatten(1)
+        has_room = (room > 0) & (scale > 0)
+        reach = torch.where(has_room, room / scale.clamp(min=1e-30), 0.0)
         return reach.amax(1).clamp(min=1.0)
 
 
@@ -239,7 +266,10 @@ def plan_parts(grid: torch.Size) -> tuple[int, ...]:
     >>> plan_parts(torch.Size([28, 28])), plan_parts(torch.Size([140])), plan_parts(torch.Size([]))
     ((4, 4), (16,), ())
     """
-    return tuple(min(length, round(_PARTS ** (1 / len(grid)))) for length in grid)
+    if not grid:
+        return ()
+    parts_of_axis = round(_PARTS ** (1 / len(grid)))
+    return tuple(min(length, parts_of_axis) for length in grid)
 
 
 def draw_blocks(
@@ -256,25 +286,31 @@ def draw_blocks(
     """
     axes = len(grid)
     numbers = streams.uniform((count, 1 + 2 * axes), torch.float32)
-    stretch = torch.exp(_JITTER * (2 * numbers[..., :1] - 1))
+    uniform = 2 * numbers[..., :1] - 1
+    stretch = torch.exp(_JITTER * uniform)
+    roundings = numbers[..., 1 : 1 + axes]
     offsets = numbers[..., 1 + axes :]
     part = torch.zeros((), dtype=torch.int64, device=share.device)
     for axis, divided in enumerate(parts):
-        part = part * divided + (offsets[..., axis] * divided).long().clamp(max=divided - 1)
+        last = divided - 1
+        part_of_axis = (offsets[..., axis] * divided).long().clamp(max=last)
+        part = part * divided + part_of_axis
     share_of_block = share.gather(1, part)[..., None]
-    # a power of 1/3 would have other last bits in another batch
-    own_side = (
-        share_of_block ** (1 / axes) if axes <= 2 else torch.exp(torch.log(share_of_block) / axes)
-    )
+    if axes <= 2:
+        own_side = share_of_block ** (1 / axes)
+    else:
+        # a power of 1/3 would have other last bits in another batch
+        own_side = torch.exp(torch.log(share_of_block) / axes)
     inside = torch.ones((), dtype=torch.bool, device=share.device)
     for axis, length in enumerate(grid):
-        rounding = numbers[..., 1 + axis, None]
+        rounding = roundings[..., axis, None]
         offset = offsets[..., axis, None]
         side = (own_side * stretch * length + rounding).floor().clamp(1, length)
         first = (offset * (length + side - 1)).floor() - (side - 1)
         positions = torch.arange(length, device=share.device)
         within = (positions >= first) & (positions < first + side)
-        inside = inside & within.reshape(
-            *within.shape[:2], *(length if other == axis else 1 for other in range(axes))
-        )
+        # the other axes of the grid have one entry here
+        shape_in_grid = [1] * axes
+        shape_in_grid[axis] = length
+        inside = inside & within.reshape(*within.shape[:2], *shape_in_grid)
     return inside, part

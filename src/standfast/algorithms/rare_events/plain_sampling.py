@@ -45,25 +45,35 @@ def monte_carlo(
     """
     check_integer(samples, "samples")
     seed = draw_seed(generator)
-    size = max(1, _STATE_ELEMENTS // (_BLOCK * math.prod(prior.shape)))
-    hits = torch.zeros(len(prior), dtype=torch.int64, device=prior.device)
-    extreme = torch.empty((len(prior), *prior.shape), dtype=prior.dtype, device=prior.device)
+    elements_of_block = _BLOCK * math.prod(prior.shape)
+    size = max(1, _STATE_ELEMENTS // elements_of_block)
+    device = prior.device
+    hits = torch.zeros(len(prior), dtype=torch.int64, device=device)
+    shape = (len(prior), *prior.shape)
+    extreme = torch.empty(shape, dtype=prior.dtype, device=device)
+    problems = torch.arange(len(prior), device=device)
     with torch.no_grad():
-        for rows in torch.split(torch.arange(len(prior), device=prior.device), size):
+        for rows in torch.split(problems, size):
             part = prior.select(rows)
             streams = part.streams(seed)
-            highest = torch.full((len(rows),), -torch.inf, dtype=torch.float64, device=prior.device)
+            highest = torch.full((len(rows),), -torch.inf, dtype=torch.float64, device=device)
             for start in range(0, samples, _BLOCK):
                 points = part.sample(min(_BLOCK, samples - start), streams)
                 count = points.shape[1]
                 flat = points.flatten(0, 1)
-                values = score(flat, rows.repeat_interleave(count)) if indexed else score(flat)
+                if indexed:
+                    values = score(flat, rows.repeat_interleave(count))
+                else:
+                    values = score(flat)
                 # the event has happened where all columns are at least 0, so the lowest decides
-                lowest = as_columns(values, len(flat)).amin(1).reshape(len(rows), count)
+                columns = as_columns(values, len(flat))
+                lowest = columns.amin(1).reshape(len(rows), count)
                 hits[rows] += (lowest >= 0).sum(1)
                 top, best = lowest.max(1)
+                higher = top > highest
                 # the first block always counts, so that a problem has a point even if all scores are minus infinity
-                higher = top > highest if start else torch.ones_like(top, dtype=torch.bool)
+                if not start:
+                    higher = torch.ones_like(higher)
                 extreme[rows[higher]] = points[higher, best[higher]]
                 highest = torch.maximum(highest, top)
     return _estimate(hits, samples, extreme)
@@ -82,8 +92,13 @@ def plan_looks(most: int, error: float) -> Looks:
     draws = [most]
     while _GROWTH * draws[0] > max(1.0, most / _LOOKED):
         draws.insert(0, round(_GROWTH * draws[0]))
-    # error^2 = (1 - p) / (n p), solved for the number of hits n p
-    return tuple((n, math.ceil(n / (1 + n * error**2))) for n in draws if n)
+    looks = []
+    for n in draws:
+        if n:
+            # error^2 = (1 - p) / (n p), solved for the number of hits n p
+            hits = n / (1 + n * error**2)
+            looks.append((n, math.ceil(hits)))
+    return tuple(looks)
 
 
 def draw_until_known(population: Population, looks: Looks) -> dict[int, RareEventEstimate]:
@@ -101,11 +116,15 @@ def draw_until_known(population: Population, looks: Looks) -> dict[int, RareEven
         rows = [row for row, is_enough in enumerate(have_enough) if is_enough]
         if not rows:
             continue
-        extreme = population.select_points(send(rows, hits.device), lowest[rows].argmax(1))
+        highest = lowest[rows].argmax(1)
+        extreme = population.select_points(send(rows, hits.device), highest)
         stages, values = (key[rows].cpu() for key in order_keys(population.scores))
         last = population.scores.shape[2]
-        levels = tuple(_read_levels(*keys, last) for keys in zip(stages, values, strict=True))
-        of_rows = replace(_estimate(hits[rows], draws, extreme), levels=levels, looks=looks)
+        levels = []
+        for stages_of_row, values_of_row in zip(stages, values, strict=True):
+            levels.append(_read_levels(stages_of_row, values_of_row, last))
+        estimate = _estimate(hits[rows], draws, extreme)
+        of_rows = replace(estimate, levels=tuple(levels), looks=looks)
         for number, row in enumerate(rows):
             estimates[int(population.problems[row])] = select(of_rows, number)
         if all(have_enough):
@@ -116,22 +135,25 @@ def draw_until_known(population: Population, looks: Looks) -> dict[int, RareEven
 
 def _estimate(hits: Tensor, samples: int, extreme: Tensor) -> RareEventEstimate:
     """The estimates from these hits `(P,)` in as many draws each."""
+    device = hits.device
     share = hits.double() / samples
     none = hits == 0
+    log_share = share.log()
+    relative_error = ((1 - share) / (share * samples)).sqrt()
+    # where nothing was hit, P is at most the upper end of its interval
     largest = [proportion_interval(count, samples, 0.95)[1] for count in hits.tolist()]
+    log_largest = send(largest, device, torch.float64).log()
     return RareEventEstimate(
-        log_probability=torch.where(
-            none, send(largest, hits.device, torch.float64).log(), share.log()
-        ),
-        own_error=torch.where(none, torch.nan, ((1 - share) / (share * samples)).sqrt()),
+        log_probability=torch.where(none, log_largest, log_share),
+        own_error=torch.where(none, torch.nan, relative_error),
         censored=none,
         resolved=torch.ones_like(none),
         stalled=torch.zeros_like(none),
-        acceptance=torch.full(hits.shape, torch.nan, device=hits.device),
+        acceptance=torch.full(hits.shape, torch.nan, device=device),
         model_evaluations=torch.full_like(hits, samples),
         levels=(),
         extreme=extreme,
-        degrees=torch.full(hits.shape, torch.inf, dtype=torch.float64, device=hits.device),
+        degrees=torch.full(hits.shape, torch.inf, dtype=torch.float64, device=device),
         hits=hits,
         samples=torch.full_like(hits, samples),
     )
@@ -141,21 +163,29 @@ def _read_levels(stages: Tensor, values: Tensor, last: int) -> Levels:
     """The levels that 1/2, 1/4, ... of one problem's draws are above, and the ends of its stages."""
     count = len(stages)
     order = sort_by_key(stages, values)
-    marks = [(stage - 1, 0.0, int((stages >= stage).sum())) for stage in range(1, last + 1)]
+    # the stage, the threshold, and how many draws are above it
+    marks: list[tuple[int, float, int]] = []
+    for stage in range(1, last + 1):
+        crossed = int((stages >= stage).sum())
+        marks.append((stage - 1, 0.0, crossed))
+    _, _, in_event = marks[-1]
     kept = count // 2
-    while kept > marks[last - 1][2]:
-        stage = int(stages[order[count - kept]])
-        value = float(values[order[count - kept]])
-        above = (stages > stage) | ((stages == stage) & (values >= value))
-        marks.append((stage, value, int(above.sum())))
+    while kept > in_event:
+        lowest = order[count - kept]
+        stage = int(stages[lowest])
+        value = float(values[lowest])
+        is_further = stages > stage
+        is_above = (stages == stage) & (values >= value)
+        marks.append((stage, value, int((is_further | is_above).sum())))
         kept //= 2
     marks = [mark for mark in marks if mark[1] > -math.inf]
     marks.sort(key=lambda mark: (-mark[2], mark[0]))
-    families = torch.tensor([mark[2] for mark in marks], dtype=torch.float64)
+    stage_of_marks, thresholds, kept_by_marks = zip(*marks, strict=True)
+    families = torch.tensor(kept_by_marks, dtype=torch.float64)
     share = families / count
     return Levels(
-        stage=torch.tensor([mark[0] for mark in marks]),
-        threshold=torch.tensor([mark[1] for mark in marks], dtype=torch.float64),
+        stage=torch.tensor(stage_of_marks),
+        threshold=torch.tensor(thresholds, dtype=torch.float64),
         log_probability=share.log(),
         std_error=((1 - share) / (share * count)).sqrt(),
         acceptance=torch.full_like(share, torch.nan, dtype=torch.float32),

@@ -54,7 +54,10 @@ def run_until(
             for row, problem in enumerate(problems):
                 runs[problem].append(select(estimates, row))
                 sizes[problem].append(size)
-    return concatenate([pool(*runs_and_sizes) for runs_and_sizes in zip(runs, sizes, strict=True)])
+    pooled = []
+    for runs_of_problem, sizes_of_problem in zip(runs, sizes, strict=True):
+        pooled.append(pool(runs_of_problem, sizes_of_problem))
+    return concatenate(pooled)
 
 
 def _plan_next(
@@ -82,18 +85,20 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     largest one is returned.
     """
     evaluations = torch.stack([run.model_evaluations for run in runs]).sum(0)
-    resolved = [i for i, run in enumerate(runs) if bool(run.resolved)]
+    resolved = [number for number, run in enumerate(runs) if bool(run.resolved)]
     if not resolved:
-        last = max(range(len(runs)), key=lambda i: (not bool(runs[i].censored), sizes[i], i))
-        return replace(runs[last], model_evaluations=evaluations)
-    size = max(sizes[i] for i in resolved)
-    used = [runs[i] for i in resolved if sizes[i] == size]
+        return replace(_choose_unresolved(runs, sizes), model_evaluations=evaluations)
+    size = max(sizes[number] for number in resolved)
+    used = [runs[number] for number in resolved if sizes[number] == size]
     reached = [run for run in used if not bool(run.censored)]
     if len(used) == 1 or not reached:
         return replace(used[-1], model_evaluations=evaluations)
     mean, error, degrees = _pool_errors(reached, len(used))
     ends = torch.cat([run.interval(AGREEMENT) for run in used])
-    have_common_point = (ends[:, 0].max() <= ends[:, 1].min())[None]
+    highest_low_end = ends[:, 0].max()
+    lowest_high_end = ends[:, 1].min()
+    have_common_point = (highest_low_end <= lowest_high_end)[None]
+    acceptance = torch.stack([run.acceptance for run in used]).mean(0)
     device = evaluations.device
     best = max(reached, key=lambda run: float(run.log_probability))
     from_event, from_event_error, from_witnesses = _pool_from_event(reached)
@@ -103,7 +108,7 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
         own_error=error.to(device),
         degrees=degrees.to(device),
         resolved=have_common_point.to(device),
-        acceptance=torch.stack([run.acceptance for run in used]).mean(0),
+        acceptance=acceptance,
         model_evaluations=evaluations,
         extreme=best.extreme,
         runs=(tuple(used),),
@@ -111,7 +116,19 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
         from_event_error=from_event_error,
         from_witnesses=from_witnesses,
     )
-    return replace(pooled, resolved=pooled.resolved & ~pooled.contradicts(AGREEMENT))
+    is_consistent = ~pooled.contradicts(AGREEMENT)
+    return replace(pooled, resolved=pooled.resolved & is_consistent)
+
+
+def _choose_unresolved(
+    runs: Sequence[RareEventEstimate], sizes: Sequence[int]
+) -> RareEventEstimate:
+    """Of runs that are all not resolved: one that reached the event, of these the largest, of these the last."""
+    best = (False, 0, 0)
+    for number, (run, size) in enumerate(zip(runs, sizes, strict=True)):
+        has_reached = not bool(run.censored)
+        best = max(best, (has_reached, size, number))
+    return runs[best[2]]
 
 
 def _pool_errors(reached: Sequence[RareEventEstimate], count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -124,17 +141,19 @@ def _pool_errors(reached: Sequence[RareEventEstimate], count: int) -> tuple[Tens
     errors = torch.cat([run.own_error for run in reached]).cpu()
     degrees = torch.cat([run.degrees for run in reached]).cpu()
     total = torch.logsumexp(values, 0)
+    shares_of_reached = (values - total).exp()
     shares = torch.zeros(count, dtype=torch.float64)  # of each run in the sum
-    shares[: len(reached)] = (values - total).exp()
-    parts = (shares[: len(reached)] * errors) ** 2
+    shares[: len(reached)] = shares_of_reached
+    parts = (shares_of_reached * errors) ** 2
     # Welch and Satterthwaite's degrees of freedom of a sum of independent variances
     variance = parts.sum()
-    freedom = parts.sum() ** 2 / (parts**2 / degrees).sum()
+    freedom = variance**2 / (parts**2 / degrees).sum()
     spread = count * shares.var()  # relative variance of the mean
     if count >= _FEWEST_FOR_SPREAD and spread > variance:
         variance = spread
         freedom = torch.tensor(count - 1.0, dtype=torch.float64)
-    return (total - math.log(count))[None], variance.sqrt()[None], freedom[None]
+    mean = total - math.log(count)
+    return mean[None], variance.sqrt()[None], freedom[None]
 
 
 def _pool_from_event(
@@ -142,11 +161,13 @@ def _pool_from_event(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The logarithm of the mean of P from the event, over the runs that have it, its standard error, and whether all
     of these runs started at witnesses."""
-    with_way_back = [
-        run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())
-    ]
+    with_way_back = []
+    for run in runs:
+        if run.from_event is not None and not bool(run.from_event.isnan()):
+            with_way_back.append(run)
     if not with_way_back:
-        return runs[-1].from_event, runs[-1].from_event_error, runs[-1].from_witnesses
+        last = runs[-1]
+        return last.from_event, last.from_event_error, last.from_witnesses
 
     def join(name: str) -> Tensor:
         return torch.cat([getattr(run, name) for run in with_way_back])
@@ -155,7 +176,8 @@ def _pool_from_event(
     errors = join("from_event_error")
     at_witnesses = join("from_witnesses")
     total = torch.logsumexp(values, 0, keepdim=True)
-    error = ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
+    shares = (values - total).exp()
+    error = (shares * errors).square().sum(0, keepdim=True).sqrt()
     return total - math.log(len(with_way_back)), error, at_witnesses.all(0, keepdim=True)
 
 
@@ -165,16 +187,19 @@ def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:
     for field in fields(estimate):
         value = getattr(estimate, field.name)
         is_by_problem = isinstance(value, Tensor | tuple) and field.name != "looks"
-        chosen[field.name] = value[row : row + 1] if is_by_problem else value
+        if is_by_problem:
+            value = value[row : row + 1]
+        chosen[field.name] = value
     return RareEventEstimate(**chosen)
 
 
 def move(estimate: RareEventEstimate, device: torch.device) -> RareEventEstimate:
     """The same estimate on another device, of which a loop over problems may read without a wait."""
-    values = {field.name: getattr(estimate, field.name) for field in fields(estimate)}
-    tensors: dict[str, Any] = {
-        name: send(value, device) for name, value in values.items() if isinstance(value, Tensor)
-    }
+    tensors: dict[str, Any] = {}
+    for field in fields(estimate):
+        value = getattr(estimate, field.name)
+        if isinstance(value, Tensor):
+            tensors[field.name] = send(value, device)
     return replace(estimate, **tensors)
 
 

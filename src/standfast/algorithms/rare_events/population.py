@@ -66,15 +66,15 @@ class Population:
         Args:
             scores: theirs, `(P, count, S)`, where they are known.
         """
-        state = torch.empty(
-            (len(self), count, *self.prior.shape), dtype=self.prior.dtype, device=self.prior.device
-        )
+        prior = self.prior
+        shape = (len(self), count, *prior.shape)
+        state = torch.empty(shape, dtype=prior.dtype, device=prior.device)
         for part in self._chunks(count):
-            drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
+            drawn = prior.sample_gaussian(part.stop - part.start, self.streams)
             # a random walk moves the inputs themselves
-            state[:, part] = (
-                self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
-            )
+            if self.proposal == "random_walk":
+                drawn = prior.from_gaussian(drawn)
+            state[:, part] = drawn
         self._add(state, scores)
         self._make_kernel(self.state)
 
@@ -91,22 +91,20 @@ class Population:
 
     def _add(self, state: Tensor, known: Tensor | None) -> None:
         """Add particles, with their scores."""
-        weights = []
+        weights: list[Tensor] = []
         parts_of_scores = [] if known is None else [known]
         for part in self._chunks(state.shape[1]):
             points = self.points(state[:, part])
-            weights.append(self._log_target(points))
+            weight_of_part = self._log_target(points)
+            if weight_of_part is not None:
+                weights.append(weight_of_part)
             if known is None:
                 parts_of_scores.append(self.evaluate(points))
-        weight = (
-            None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
-        )
+        weight = torch.cat(weights, dim=1) if weights else None
         scores = torch.cat(parts_of_scores, dim=1)
         if self.count:
-            state, scores = (
-                torch.cat([self.state, state], dim=1),
-                torch.cat([self.scores, scores], dim=1),
-            )
+            state = torch.cat([self.state, state], dim=1)
+            scores = torch.cat([self.scores, scores], dim=1)
             if weight is None or self.weight is None:
                 weight = None
             else:
@@ -117,8 +115,10 @@ class Population:
 
     def _make_kernel(self, drawn: Tensor) -> None:
         """Make the moves; `drawn` is as wide as the prior."""
-        walk = self.proposal == "random_walk"
-        self.kernel = RandomWalk(self.prior, drawn) if walk else GaussianMoves(drawn)
+        if self.proposal == "random_walk":
+            self.kernel = RandomWalk(self.prior, drawn)
+        else:
+            self.kernel = GaussianMoves(drawn)
 
     def points(self, state: Tensor) -> Tensor:
         """The inputs of these particles."""
@@ -129,17 +129,17 @@ class Population:
     def select_points(self, rows: Tensor, particles: Tensor) -> Tensor:
         """The inputs `(k, *shape)` of k particles of the problems with these numbers, `(k,)` each."""
         state = self.state[rows, particles][:, None]
-        return (
-            state
-            if self.proposal == "random_walk"
-            else self.prior.select(rows).from_gaussian(state)
-        )[:, 0]
+        # a random walk moves the inputs themselves
+        if self.proposal != "random_walk":
+            state = self.prior.select(rows).from_gaussian(state)
+        return state[:, 0]
 
     def keep(self, rows: list[int]) -> None:
         """Keep these problems only."""
         if len(rows) == len(self):
             return
-        self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
+        self.prior = self.prior.select(rows)
+        self.streams = self.streams.select(rows)
         index = send(rows, self.problems.device, torch.int64)
         self.problems, self.state, self.scores = (
             self.problems[index],
@@ -153,10 +153,13 @@ class Population:
     def refill(self, survivors: Sequence[Tensor], count: int) -> Tensor:
         """`count` particles from each problem's `survivors`, bool `(n,)`: these and random copies; the parents."""
         alive = [above.nonzero()[:, 0] for above in survivors]
-        picks = torch.stack(self.streams.refill([len(a) for a in alive], count))
-        parents = send(pad_sequence(alive, batch_first=True), picks.device).gather(1, picks)
+        counts = [len(numbers) for numbers in alive]
+        picks = torch.stack(self.streams.refill(counts, count))
+        numbers_of_alive = send(pad_sequence(alive, batch_first=True), picks.device)
+        parents = numbers_of_alive.gather(1, picks)
         rows = torch.arange(len(alive), device=parents.device)[:, None]
-        self.state, self.scores = take_particles(self.state, parents), self.scores[rows, parents]
+        self.state = take_particles(self.state, parents)
+        self.scores = self.scores[rows, parents]
         if self.weight is not None:
             self.weight = self.weight[rows, parents]
         return parents
@@ -189,24 +192,28 @@ class Population:
         # for memory: what follows needs no inputs
         del points
         accept = is_within(scores, stage, value)
+        before = self.scores[:, part]
         # the moves preserve another distribution than the prior's: Metropolis accepts by the ratio of both
         if weight is not None and self.weight is not None:
             chance = self.streams.uniform(weight.shape[1:], weight.dtype)
-            accept &= torch.log(chance) < weight - self.weight[:, part] + correction
-            self.weight[:, part] = torch.where(accept, weight, self.weight[:, part])
+            weight_before = self.weight[:, part]
+            accept &= torch.log(chance) < weight - weight_before + correction
+            self.weight[:, part] = torch.where(accept, weight, weight_before)
         self.kernel.record(proposed - state, accept)
-        self.state[:, part] = torch.where(broadcast_rows(accept, state), proposed, state)
-        self.scores[:, part] = torch.where(accept[..., None], scores, self.scores[:, part])
+        accept_features = broadcast_rows(accept, state)
+        self.state[:, part] = torch.where(accept_features, proposed, state)
+        self.scores[:, part] = torch.where(accept[..., None], scores, before)
 
     def evaluate(self, points: Tensor) -> Tensor:
         """Scores `(P, n, S)` of points `(P, n, *shape)`."""
-        rows = points.shape[0] * points.shape[1]
+        problems, particles = points.shape[:2]
+        rows = problems * particles
         flat = points.reshape(rows, *points.shape[2:])
         if self.indexed:
-            values = self.score(flat, self.problems.repeat_interleave(points.shape[1]))
+            values = self.score(flat, self.problems.repeat_interleave(particles))
         else:
             values = self.score(flat)
-        return as_columns(values, rows).reshape(*points.shape[:2], -1)
+        return as_columns(values, rows).reshape(problems, particles, -1)
 
     def _log_target(self, points: Tensor) -> Tensor | None:
         """Log density of the target relative to the distribution that the proposal preserves."""
@@ -216,25 +223,28 @@ class Population:
 
     def _chunks(self, count: int) -> list[slice]:
         """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
-        size = max(
-            1, count_at_once(CHUNK_ELEMENTS, self.prior.device) // math.prod(self.prior.shape)
-        )
+        elements = count_at_once(CHUNK_ELEMENTS, self.prior.device)
+        size = max(1, elements // math.prod(self.prior.shape))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def order_keys(scores: Tensor) -> tuple[Tensor, Tensor]:
     """What particles are ordered by: how many stages each has passed, and its value in the next one; `(P, n)` each."""
-    passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
+    has_passed = (scores >= 0).to(torch.int64)
+    # a stage counts only if all before it were passed
+    passed = has_passed.cumprod(-1).sum(-1)
     # after the last stage the last column decides
     padded = torch.cat([scores, scores[..., -1:]], dim=-1)
-    return passed, padded.gather(-1, passed[..., None])[..., 0]
+    values = padded.gather(-1, passed[..., None])
+    return passed, values[..., 0]
 
 
 def sort_by_key(stages: Tensor, values: Tensor) -> Tensor:
     """One problem's particles from the lowest key to the highest, `(n,)`."""
     # a stable sort by stage keeps the order of values within a stage
     by_value = values.argsort(stable=True)
-    return by_value[stages[by_value].argsort(stable=True)]
+    order = stages[by_value].argsort(stable=True)
+    return by_value[order]
 
 
 def is_within(scores: Tensor, stage: Tensor, value: Tensor) -> Tensor:
@@ -246,12 +256,18 @@ def is_within(scores: Tensor, stage: Tensor, value: Tensor) -> Tensor:
 def take_particles(state: Tensor, parents: Tensor) -> Tensor:
     """The particles `(P, n, *shape)` with these numbers `(P, m)`; in place, feature by feature, where m = n."""
     rows = torch.arange(len(parents), device=parents.device)[:, None]
-    same = parents.shape[1] == state.shape[1]
-    out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
+    size = state.shape[1]
+    new_size = parents.shape[1]
+    if new_size == size:
+        out = state
+    else:
+        out = state.new_empty((*parents.shape, *state.shape[2:]))
     before = state.flatten(2)
     after = out.flatten(2)
-    features = max(1, count_at_once(CHUNK_ELEMENTS, state) // max(parents.shape[1], state.shape[1]))
+    elements = count_at_once(CHUNK_ELEMENTS, state)
+    features = max(1, elements // max(new_size, size))
     for start in range(0, before.shape[2], features):
         part = slice(start, start + features)
-        after[:, :, part] = before[:, :, part][rows, parents]
+        values = before[:, :, part]
+        after[:, :, part] = values[rows, parents]
     return out

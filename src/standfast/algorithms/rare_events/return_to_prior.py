@@ -52,6 +52,7 @@ def estimate_from_event(
     """
     device = population.state.device
     total = len(population)
+    # from the prior, which is the last level on the way back
     paths = [[_PRIOR, *levels_of_problem] for levels_of_problem in levels]
     active = list(range(total))
     count = population.count
@@ -60,23 +61,28 @@ def estimate_from_event(
     influence = torch.zeros((total, count), dtype=torch.float64, device=device)
     depth = 0  # how many levels the particles have gone back
     while active:
-        stage, value = _as_columns([paths[problem][-1 - depth] for problem in active], device)
-        population.move(moves if depth else first_moves, stage, value)
+        levels_of_active = [paths[problem][-1 - depth] for problem in active]
+        stage, value = _as_columns(levels_of_active, device)
+        moves_of_level = moves if depth else first_moves
+        population.move(moves_of_level, stage, value)
         if depth:
-            above = _as_columns([paths[problem][-depth] for problem in active], device)
-            inside = is_within(population.scores, *above).double()
+            levels_above = [paths[problem][-depth] for problem in active]
+            stage_above, value_above = _as_columns(levels_above, device)
+            inside = is_within(population.scores, stage_above, value_above).double()
             hits = inside.sum(1)
             # without a particle left above, half a particle is counted
             share = hits.clamp(min=0.5) / count
             # each start's influence on ln P (delta method), which adds up over the levels
-            influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
+            influence_of_level = inside.T / share - 1
+            influence += torch.where(hits > 0, influence_of_level, 0.0).T
             # the variance of ln p for a beta law of hits + 1/2 and misses + 1/2: all or no hits show no spread
-            spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(
-                1, torch.full_like(hits, count + 1.0)
-            )
-            certain[active] += torch.where((hits == 0) | (hits == count), spread, 0.0)
+            of_hits = torch.polygamma(1, hits + 0.5)
+            of_all = torch.polygamma(1, torch.full_like(hits, count + 1.0))
+            shows_no_spread = (hits == 0) | (hits == count)
+            certain[active] += torch.where(shows_no_spread, of_hits - of_all, 0.0)
             logarithm[active] += share.log()
-            error[active] = (influence.square().mean(1) / count + certain[active]).sqrt()
+            variance = influence.square().mean(1) / count
+            error[active] = (variance + certain[active]).sqrt()
         depth += 1
         going_on = [row for row, problem in enumerate(active) if depth < len(paths[problem])]
         active = [active[row] for row in going_on]
@@ -103,22 +109,25 @@ def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tu
         return estimates[0]
     (value_a, error_a), (value_b, error_b) = estimates
     # torch's logaddexp and hypot have other last bits in other batches
-    mean = (
-        torch.maximum(value_a, value_b)
-        + torch.log1p(torch.exp(-(value_a - value_b).abs()))
-        - math.log(2)
-    )
-    parts = ((value_a - mean).exp() * error_a).square() + (
-        (value_b - mean).exp() * error_b
-    ).square()
-    larger = value_b > value_a
-    value = torch.where(alike, mean, torch.where(larger, value_b, value_a))
-    error = torch.where(alike, parts.sqrt() / 2, torch.where(larger, error_b, error_a))
+    distance = (value_a - value_b).abs()
+    larger = torch.maximum(value_a, value_b)
+    log_sum = larger + torch.log1p(torch.exp(-distance))
+    mean = log_sum - math.log(2)
+    part_a = ((value_a - mean).exp() * error_a).square()
+    part_b = ((value_b - mean).exp() * error_b).square()
+    error_of_mean = (part_a + part_b).sqrt() / 2
+    is_larger = value_b > value_a
+    larger_value = torch.where(is_larger, value_b, value_a)
+    error_of_larger = torch.where(is_larger, error_b, error_a)
+    value = torch.where(alike, mean, larger_value)
+    error = torch.where(alike, error_of_mean, error_of_larger)
     return value, error
 
 
 def _as_columns(levels: Sequence[Level], device: torch.device) -> tuple[Tensor, Tensor]:
     """Stages and values, each `(P, 1)`."""
-    stage = send([level[0] for level in levels], device)
-    value = send([level[1] for level in levels], device, torch.float64)
+    stages = [stage for stage, _ in levels]
+    values = [value for _, value in levels]
+    stage = send(stages, device)
+    value = send(values, device, torch.float64)
     return stage[:, None], value[:, None]

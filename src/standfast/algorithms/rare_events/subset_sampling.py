@@ -162,8 +162,8 @@ class SubsetSimulation(metaclass=ConfigurationType):
 
     def __post_init__(self) -> None:
         population = round(self.first * self.particles)
-        words = f"at most {_MOST:,} particles in the first population"
-        check(population <= _MOST, "first", words, f"{population:,}")
+        expected = f"at most {_MOST:,} particles in the first population"
+        check(population <= _MOST, "first", expected, f"{population:,}")
         check_integer(self.budget, "budget", self.particles, also=(None,))
 
     def run(
@@ -191,13 +191,16 @@ class SubsetSimulation(metaclass=ConfigurationType):
         Raises:
             ArgumentError: witnesses or scores of the wrong shape.
         """
+        options = self
         if witnesses is not None:
+            options = replace(self, from_event=True)
             shape = tuple(witnesses.shape)
-            fits = shape[:1] == (len(prior),) and shape[2:] == tuple(prior.shape)
+            has_problems = shape[:1] == (len(prior),)
+            fits = has_problems and shape[2:] == tuple(prior.shape)
             expected = ", ".join(map(str, (len(prior), "W", *prior.shape)))
             check(fits, "witnesses", f"shape (P, W, *shape) = ({expected})", shape)
-        options = self if witnesses is None else replace(self, from_event=True)
-        problems = _Problems(score, prior, options, witnesses, draw_seed(generator), indexed)
+        seed = draw_seed(generator)
+        problems = _Problems(score, prior, options, witnesses, seed, indexed)
         with torch.no_grad():
             first = problems.begin()
             if self.error is None or self.budget is None:
@@ -218,7 +221,8 @@ def plan_first(options: SubsetSimulation, features: int) -> int:
         if is_repeated:
             particles = max(particles, _FIRST_IF_REPEATED)
         particles = min(particles, options.budget / 16)
-    return max(options.particles, min(round(particles), _FIRST_ELEMENTS // features))
+    most = _FIRST_ELEMENTS // features
+    return max(options.particles, min(round(particles), most))
 
 
 def plan_few(options: SubsetSimulation, largest: int) -> int:
@@ -237,7 +241,9 @@ def plan_few(options: SubsetSimulation, largest: int) -> int:
 
 def plan_short(options: SubsetSimulation, few: int) -> Plan:
     """The levels of a short run."""
-    return [(few, 0), (round(_SHORT_SHARE * options.particles), max(1, options.moves // 2))]
+    second = round(_SHORT_SHARE * options.particles)
+    moves = max(1, options.moves // 2)
+    return [(few, 0), (second, moves)]
 
 
 def plan_lean(options: SubsetSimulation, largest: int) -> Plan:
@@ -265,8 +271,10 @@ def plan_wide(options: SubsetSimulation, largest: int) -> Plan:
     size = largest
     while size > options.particles:
         size = max(options.particles, round(_SHRINK * size))
-        is_large = size > _LARGE * options.particles
-        levels.append((size, max(1, options.moves // 4) if is_large else options.moves))
+        moves = options.moves
+        if size > _LARGE * options.particles:
+            moves = max(1, options.moves // 4)
+        levels.append((size, moves))
     if len(levels) == 1:
         levels.append((options.particles, options.moves))
     return levels
@@ -280,7 +288,8 @@ def plan_return(particles: int, moves: int, levels: int) -> tuple[int, int, int]
     """
     count = max(_FEWEST_RETURNING, round(_RETURNING_SHARE * particles))
     moves = _RETURNING_MOVES * moves
-    return count, moves, count * (1 + _STEPS_IN_EVENT + moves * levels)
+    evaluations = 1 + _STEPS_IN_EVENT + moves * levels
+    return count, moves, count * evaluations
 
 
 class _Problems:
@@ -299,7 +308,9 @@ class _Problems:
         self.prior = prior
         self.options = options
         self.indexed = indexed
-        self.witnesses, self.seed, self.features = witnesses, seed, math.prod(prior.shape)
+        self.witnesses = witnesses
+        self.seed = seed
+        self.features = math.prod(prior.shape)
 
     def begin(self) -> RareEventEstimate:
         """Plain draws, a short run, a lean and a wide one: each for the problems that the one before leaves open."""
@@ -307,14 +318,17 @@ class _Problems:
         every = list(range(len(self.prior)))
         limit = math.inf if options.budget is None else float(options.budget)
         if options.error is None or options.from_event:
-            return self.simulate(every, options.particles, [limit] * len(every), 0)
+            limits = [limit] * len(every)
+            return self.simulate(every, options.particles, limits, 0)
         largest = plan_first(options, self.features)
         few = plan_few(options, largest)
+        is_short = few < largest
         looks = plan_looks(few, options.error)
-        estimates, open_problems = self._draw_first(few, looks, limit, is_short=few < largest)
-        if few < largest:
+        estimates, open_problems = self._draw_first(few, looks, limit, is_short)
+        if is_short:
             self._run_longer(open_problems, looks, largest, options.error)
-        estimates |= {problem.number: problem.latest for problem in open_problems}
+        for problem in open_problems:
+            estimates[problem.number] = problem.latest
         return self._join([estimates[number] for number in every])
 
     def _draw_first(
@@ -322,10 +336,11 @@ class _Problems:
     ) -> tuple[dict[int, RareEventEstimate], list[_Open]]:
         """The estimates of problems for which plain draws are enough, and the others, after a short or a wide run."""
         options = self.options
-        plan = plan_wide(self.options, few)
+        plan = plan_wide(options, few)
         if is_short:
             plan = plan_short(options, few)
-            options = replace(options, floor=max(options.floor, math.log(_EXPECTED / few)))
+            floor = max(options.floor, math.log(_EXPECTED / few))
+            options = replace(options, floor=floor)
         estimates: dict[int, RareEventEstimate] = {}
         open_problems: list[_Open] = []
         for group in self._split(range(len(self.prior)), few):
@@ -378,7 +393,8 @@ class _Problems:
         # no other run has this number
         again = move(self.simulate(numbers, size, budgets, MOST_RUNS), HOST)
         for row, problem in enumerate(lost):
-            problem.estimate = pool([problem.latest, select(again, row)], [size, size])
+            runs = [problem.latest, select(again, row)]
+            problem.estimate = pool(runs, [size, size])
             problem.spent = int(problem.estimate.model_evaluations)
 
     def simulate(
@@ -388,17 +404,21 @@ class _Problems:
         options = replace(self.options, particles=particles)
         estimates: list[RareEventEstimate] = []
         largest = plan_first(options, self.features)
+        plan = plan_wide(options, largest)
         for rows in self._split(range(len(numbers)), largest):
-            population = self._gather([numbers[row] for row in rows], self.seed + run)
+            numbers_of_part = [numbers[row] for row in rows]
+            population = self._gather(numbers_of_part, self.seed + run)
             population.draw(largest)
-            draws = zip(rows, population.scores, strict=True)
-            part = [_Open(numbers[row], scores, largest, budgets[row]) for row, scores in draws]
-            self._descend(part, population, plan_wide(options, largest), options, run=run)
+            part = []
+            for row, scores in zip(rows, population.scores, strict=True):
+                part.append(_Open(numbers[row], scores, largest, budgets[row]))
+            self._descend(part, population, plan, options, run=run)
             estimates += [problem.latest for problem in part]
         return self._join(estimates)
 
     def _join(self, parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
-        return move(concatenate([move(part, HOST) for part in parts]), self.prior.device)
+        on_host = [move(part, HOST) for part in parts]
+        return move(concatenate(on_host), self.prior.device)
 
     def _draw_again(self, part: Sequence[_Open], looks: Looks, largest: int) -> Population:
         """The first population of these problems: the draws with known scores, and others if they are too few."""
@@ -406,10 +426,14 @@ class _Problems:
         scores = torch.stack([problem.scores for problem in part])
         # particles were not kept: the same stream draws them again in the same steps, and their scores are known
         for draws, _ in looks:
-            population.draw(draws - population.count, scores[:, population.count : draws])
+            known_scores = scores[:, population.count : draws]
+            population.draw(draws - population.count, known_scores)
         count = population.count
         population.streams = population.prior.streams(self.seed ^ _MORE)
-        population.draw(largest - count, scores[:, count:] if scores.shape[1] == largest else None)
+        other_scores = None
+        if scores.shape[1] == largest:
+            other_scores = scores[:, count:]
+        population.draw(largest - count, other_scores)
         for problem, all_scores in zip(part, population.scores, strict=True):
             problem.spent += largest - len(problem.scores)
             problem.scores = all_scores
@@ -465,9 +489,13 @@ class _Problems:
     def _split(self, items: Sequence[T], largest: int) -> list[Sequence[T]]:
         """Groups of problems whose largest populations fit into memory together."""
         # the memory of the module's text: the particles, and eight times a chunk of them
-        size = self.features * (largest + 8 * min(largest, CHUNK_ELEMENTS // self.features))
+        chunk = min(largest, CHUNK_ELEMENTS // self.features)
+        size = self.features * (largest + 8 * chunk)
         together = max(1, _STATE_ELEMENTS // size)
-        return [items[start : start + together] for start in range(0, len(items), together)]
+        groups = []
+        for start in range(0, len(items), together):
+            groups.append(items[start : start + together])
+        return groups
 
 
 @dataclass
@@ -502,8 +530,12 @@ class _Open:
 
 def _split_by_excess(problems: Sequence[_Open], limit: float) -> tuple[list[_Open], list[_Open]]:
     """The problems whose last run has a larger excess of variance, and the others."""
-    above = [problem for problem in problems if problem.excess > limit]
-    return above, [problem for problem in problems if problem.excess <= limit]
+    above: list[_Open] = []
+    others: list[_Open] = []
+    for problem in problems:
+        group = above if problem.excess > limit else others
+        group.append(problem)
+    return above, others
 
 
 class _Run:
@@ -536,11 +568,13 @@ class _Run:
         # what the host does not need before the next level, or before the end, so that it does not wait for it
         self.moved: Tensor | None = None
         self.parents: list[tuple[list[int], Tensor]] = []
-        self.extreme = population.points(population.state[:, :1])[:, 0].clone()
+        first_particles = population.state[:, :1]
+        self.extreme = population.points(first_particles)[:, 0].clone()
 
     def level_plan(self, level: int) -> tuple[int, int]:
         """How many particles the population of a level has, and their moves."""
-        return self.plan[min(level, len(self.plan) - 1)]
+        last = len(self.plan) - 1
+        return self.plan[min(level, last)]
 
     def result(self) -> RareEventEstimate:
         """Raise levels until no problem is left; the estimates in the order of the problems."""
@@ -588,29 +622,36 @@ class _Run:
         following, moves = self.level_plan(self.level + 1)
         # of a population that is much larger than the next one, no more are kept than that one has room for
         considered = min(count, math.ceil(following / _SHRINK))
-        keep = min(count - 1, max(1, round(self.options.quantile * considered)))
+        keep = max(1, round(self.options.quantile * considered))
+        keep = min(count - 1, keep)
         for row, position in enumerate(self.active):
             history = self.histories[position]
-            ended.append((row, position, int(sort_by_key(stages[row], values[row])[-1])))
+            best = int(sort_by_key(stages[row], values[row])[-1])
+            ended.append((row, position, best))
             level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[position] = self.stalled[position] = True
                 # no level was reached: P is below 1, and nothing else is known
                 if not history.stage:
-                    history.record(0, -math.inf, 0.0, torch.ones(count, dtype=torch.bool))
+                    everyone = torch.ones(count, dtype=torch.bool)
+                    history.record(0, -math.inf, 0.0, everyone)
                 continue
             stage, value, log_ratio, above = level
-            before = history.log_probability[-1] if history.log_probability else 0.0
+            log_probability = log_ratio
+            if history.log_probability:
+                log_probability = history.log_probability[-1] + log_ratio
             # reaching a stage is crossing the threshold of the column before it
-            column = (stage - 1, 0.0) if stage and value == -math.inf else (stage, value)
-            history.record(*column, before + log_ratio, above)
+            if stage and value == -math.inf:
+                history.record(stage - 1, 0.0, log_probability, above)
+            else:
+                history.record(stage, value, log_probability, above)
             if stage == last:
                 if self.options.from_event:
                     self.within[position] = self._choose_within(row, above)
                 continue
             # the moves of the next level are counted before they are made, so that the budget is not exceeded
             spent = int(self.evaluations[position]) + following * moves
-            below = before + log_ratio < self.options.floor
+            below = log_probability < self.options.floor
             if below or spent > self.budgets[position]:
                 self.censored[position] = True
                 self.out_of_budget[position] = not below
@@ -637,8 +678,10 @@ class _Run:
     def _choose_within(self, row: int, inside: Tensor) -> Tensor:
         """A few of the particles in the event, evenly spaced, from which the way back can begin."""
         numbers = inside.nonzero()[:, 0]
-        count, _, _ = plan_return(self.plan[-1][0], 1, 0)
-        few = numbers[:: max(1, len(numbers) // count)]
+        particles, _ = self.plan[-1]
+        count, _, _ = plan_return(particles, 1, 0)
+        step = max(1, len(numbers) // count)
+        few = numbers[::step]
         state = self.population.state
         return state[row][send(few, state.device)]
 
@@ -648,36 +691,47 @@ class _Run:
         One copy for all problems, the only one in a level.
         """
         keys = [key.double() for key in order_keys(self.population.scores)]
-        columns = keys if self.moved is None else [*keys, self.moved.double().T]
+        columns = keys
+        if self.moved is not None:
+            columns = [*keys, self.moved.double().T]
         on_host = torch.cat(columns, dim=1).cpu()
         count = keys[0].shape[1]
+        stages = on_host[:, :count].long()
+        values = on_host[:, count : 2 * count]
         if self.moved is not None:
-            for position, (rate, kept) in zip(
-                self.active, on_host[:, 2 * count :].tolist(), strict=True
-            ):
-                self.histories[position].acceptance[-1] = rate
-                self.histories[position].memory[-1] = kept
-        return on_host[:, :count].long(), on_host[:, count : 2 * count]
+            rates_and_memory = on_host[:, 2 * count :].tolist()
+            for position, (rate, kept) in zip(self.active, rates_and_memory, strict=True):
+                history = self.histories[position]
+                history.acceptance[-1] = rate
+                history.memory[-1] = kept
+        return stages, values
 
     def _drop_hidden(self) -> None:
         """End the problems of which the rest would be in vain: few particles lead to the event."""
         self._record_parents()
-        excess = [self.histories[position].excess() for position in self.active]
-        stay = [row for row, more in enumerate(excess) if more <= _HIDDEN]
-        going_on = [self.active[row] for row in stay]
-        self.censored[[position for position in self.active if position not in going_on]] = True
-        self.active = going_on
-        self.level_stage, self.level_value = self.level_stage[stay], self.level_value[stay]
+        stay: list[int] = []
+        ended: list[int] = []
+        for row, position in enumerate(self.active):
+            if self.histories[position].excess() <= _HIDDEN:
+                stay.append(row)
+            else:
+                ended.append(position)
+        self.censored[ended] = True
+        self.active = [self.active[row] for row in stay]
+        self.level_stage = self.level_stage[stay]
+        self.level_value = self.level_value[stay]
         self.population.keep(stay)
 
     def _record_parents(self) -> None:
         """Record the parents of all levels since the last time, by one copy."""
         if not self.parents:
             return
-        flat = torch.cat([parents.flatten() for _, parents in self.parents]).cpu()
-        parts = torch.split(flat, [parents.numel() for _, parents in self.parents])
+        flat = [parents.flatten() for _, parents in self.parents]
+        on_host = torch.cat(flat).cpu()
+        parts = torch.split(on_host, [len(parents) for parents in flat])
         for (positions, parents), part in zip(self.parents, parts, strict=True):
-            for position, row in zip(positions, part.view(parents.shape), strict=True):
+            parents_of_problems = part.view(parents.shape)
+            for position, row in zip(positions, parents_of_problems, strict=True):
                 self.histories[position].parents.append(row)
         self.parents = []
 
@@ -712,15 +766,15 @@ def _return_to_prior(
     if run.population.proposal != "random_walk":
         tries *= SHRINKING
     costs = [evaluations + tries for _, _, evaluations in plans]
-    positions = [
-        position
-        for position in sorted(run.within)
-        if int(run.evaluations[position]) + costs[position] <= run.budgets[position]
-    ]
+    positions = []
+    for position in sorted(run.within):
+        evaluations = int(run.evaluations[position]) + costs[position]
+        if evaluations <= run.budgets[position]:
+            positions.append(position)
     device = forward.log_probability.device
-    back, error = torch.full(
-        (2, len(forward.censored)), torch.nan, dtype=torch.float64, device=device
-    )
+    problems = len(forward.censored)
+    back = torch.full((problems,), torch.nan, dtype=torch.float64, device=device)
+    error = torch.full_like(back, torch.nan)
     seen_from_outside = torch.zeros_like(forward.censored)
     if positions:
         count, moves, _ = plans[0]
@@ -734,8 +788,13 @@ def _return_to_prior(
             _place_at(population, starts, size=(count + number) // len(groups))
             levels = [_list_levels(run.histories[position]) for position in positions]
             estimates.append(estimate_from_event(population, levels, moves, _STEPS_IN_EVENT))
-        values, errors = join_groups([(v.to(device), e.to(device)) for v, e in estimates], alike)
-        back[positions], error[positions], seen_from_outside[positions] = values, errors, ~alike
+        on_device = [
+            (value.to(device), error_of_value.to(device)) for value, error_of_value in estimates
+        ]
+        values, errors = join_groups(on_device, alike)
+        back[positions] = values
+        error[positions] = errors
+        seen_from_outside[positions] = ~alike
         for position in positions:
             run.evaluations[position] += costs[position]
     spent = send(run.evaluations, device)
@@ -766,23 +825,27 @@ def _find_starts(
     if witnesses is None:
         return [particles], torch.ones(len(positions), dtype=torch.bool, device=device)
     witnessed = shrink_witnesses(gather(), witnesses[list(positions)])
-    alike = send([len(points) == 0 for points in witnessed], device)
-    pairs = zip(particles, witnessed, strict=True)
-    return [particles, [points if len(points) else of_run for of_run, points in pairs]], alike
+    starts = []
+    lacks_witness = []
+    for of_run, points in zip(particles, witnessed, strict=True):
+        lacks_witness.append(len(points) == 0)
+        starts.append(points if len(points) else of_run)
+    return [particles, starts], send(lacks_witness, device)
 
 
 def _place_at(population: Population, starts: Sequence[Tensor], size: int) -> None:
     """Give each problem so many particles, drawn from its starting points."""
     picks = population.streams.refill([len(points) for points in starts], size)
-    population.place(
-        torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)])
-    )
+    picked = [points[pick] for points, pick in zip(starts, picks, strict=True)]
+    population.place(torch.stack(picked))
 
 
 def _average_acceptance(history: History) -> float:
     """The mean share of accepted moves over the levels that moved; NaN where none did."""
     accepted = [share for share in history.acceptance if not math.isnan(share)]
-    return sum(accepted) / len(accepted) if accepted else math.nan
+    if not accepted:
+        return math.nan
+    return sum(accepted) / len(accepted)
 
 
 def _list_levels(history: History) -> list[tuple[int, float]]:
@@ -813,12 +876,13 @@ def _next_level(
     # reaching a stage is a level of its own (Eq. 13); if nearly all of the prior is in it, no moves are made for it
     cheap = first and float(crossed.float().mean()) > _NEARLY_ALL
     if stage == last or (int(stages.min()) < stage and not cheap):
-        return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed
+        share = int(crossed.sum()) / count
+        return stage, -math.inf, math.log(share), crossed
     kept = int(above.sum())
     ratio = math.log(kept / count)
     # without ties the level is an order statistic: then this is the exact mean of the logarithm
     if kept == keep:
-        ratio = float(
-            torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0))
-        )
+        of_kept = torch.digamma(torch.tensor(float(kept)))
+        of_all = torch.digamma(torch.tensor(count + 1.0))
+        ratio = float(of_kept - of_all)
     return stage, value, ratio, above

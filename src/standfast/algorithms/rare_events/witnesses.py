@@ -25,7 +25,9 @@ def shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
     # a random walk has no Gaussian space in which to move towards the middle
     if population.proposal == "random_walk":
         scores = population.evaluate(inputs)
-        within = (scores >= 0).all(2) & (population.prior.log_density(inputs) > -torch.inf)
+        in_event = (scores >= 0).all(2)
+        density = population.prior.log_density(inputs)
+        within = in_event & (density > -torch.inf)
         return [witnesses[inside] for witnesses, inside in zip(inputs, within, strict=True)]
     particles = population.prior.to_gaussian(inputs)
     nearest = particles

@@ -61,7 +61,8 @@ class AutoSearch(Search):
         if not run.white_box:
             return block.search(run, streams)
         try:
-            GradientSearch().ascend(run, streams, max(1, round(self.white * run.left)))
+            evaluations = max(1, round(self.white * run.left))
+            GradientSearch().ascend(run, streams, evaluations)
         except (
             NoGradientsError,
             SecondDerivativeError,

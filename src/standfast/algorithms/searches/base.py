@@ -30,6 +30,11 @@ NAN_KEY = -(1 << 63)
 FEW = 4
 
 _TRACE_POINTS = 200  # about how many entries a trace has at most
+# of a search that proposes points round by round: about how many rounds, of small budgets; the fewest proposals of a
+# round, since batches have at least that many rows anyway, and what they are a multiple of, as the rows of a batch are
+_ROUNDS = 64
+_FEWEST_PROPOSALS = 16
+_ALIGNED = 8
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class Outcome:
 
     @cached_property
     def _key(self) -> Tensor:  # a search asks several times
-        value, violation = _to_integers(torch.stack([self.value.double(), self.violation.double()]))
+        both = torch.stack([self.value.double(), self.violation.double()])
+        value, violation = _to_integers(both)
         # both integers are at most 2^61, so all feasible keys lie above all others
         key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
         return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
@@ -211,7 +217,8 @@ class Incumbent:
         better, row = key > self.key, row[:, None]
         outcome = seen.gather(row)
         self.key = torch.where(better, key, self.key)
-        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
+        is_better = broadcast_rows(better, self.x)
+        self.x = torch.where(is_better, take_points(y, row), self.x)
         self.seen = Outcome(
             torch.where(better, outcome.value[:, 0], self.seen.value),
             torch.where(better, outcome.violation[:, 0], self.seen.violation),
@@ -257,7 +264,9 @@ class SearchRun:
         self._trace: list[tuple[int, Outcome]] = []
         centre = region.centre.clone()[:, None]
         outcome = self._evaluate(centre)
-        best = Outcome(outcome.value[:, 0].clone(), outcome.violation[:, 0].clone())
+        value = outcome.value[:, 0].clone()
+        violation = outcome.violation[:, 0].clone()
+        best = Outcome(value, violation)
         self.kept = Incumbent(centre, best, best.key())
         self._note()
 
@@ -285,7 +294,8 @@ class SearchRun:
         """A run of some of the problems, `rows` `(Q,)`, that goes on from here, with what is left of the budget."""
         part = copy.copy(self)
         part._objective = lambda x, problem: self._objective(x, rows[problem])
-        part.region, part.kept = self.region.select(rows), self.kept.select(rows)
+        part.region = self.region.select(rows)
+        part.kept = self.kept.select(rows)
         part._trace = [
             (spent, Outcome(outcome.value[rows], outcome.violation[rows]))
             for spent, outcome in self._trace
@@ -351,9 +361,12 @@ class SearchRun:
 
     def _evaluate(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
         problem = _number_problems(x)
-        outcome = self._objective(x.flatten(0, 1), problem if rows is None else rows[problem])
+        if rows is not None:
+            problem = rows[problem]
+        outcome = self._objective(x.flatten(0, 1), problem)
         self.spent += x.shape[1]
-        return Outcome(outcome.value.reshape(x.shape[:2]), outcome.violation.reshape(x.shape[:2]))
+        shape = x.shape[:2]
+        return Outcome(outcome.value.reshape(shape), outcome.violation.reshape(shape))
 
     def _note(self, last: bool = False) -> None:
         """Add the best outcome to the trace, in steps of equal length."""
@@ -395,8 +408,13 @@ class Search(metaclass=ConfigurationType):
         check_integer(budget, "budget")
         if self.white_box and gradient is None:
             raise ArgumentError("gradient", "an objective that can be differentiated", None)
-        run = SearchRun(objective, region, budget, gradient, draft if self.takes_draft else None)
-        return run.result(self.search(run, region.streams(seed)) if run.left else None)
+        if not self.takes_draft:
+            draft = None
+        run = SearchRun(objective, region, budget, gradient, draft)
+        population = None
+        if run.left:
+            population = self.search(run, region.streams(seed))
+        return run.result(population)
 
     @abstractmethod
     def search(self, run: SearchRun, streams: Streams) -> Tensor | None:
@@ -409,9 +427,20 @@ class Search(metaclass=ConfigurationType):
 searches: Registry[type[Search]] = Registry("search")
 
 
+def count_proposals(budget: int, most: int) -> int:
+    """How many points of each problem one round evaluates: about 1.5% of the budget, at least 16, at most `most`.
+
+    >>> count_proposals(10_000, most=80), count_proposals(3_000, most=80), count_proposals(100, most=80)
+    (80, 48, 16)
+    """
+    aligned = round(budget / _ROUNDS / _ALIGNED) * _ALIGNED
+    return min(most, max(_FEWEST_PROPOSALS, aligned))
+
+
 def take_points(x: Tensor, rows: Tensor) -> Tensor:
     """The points numbered `rows` `(P, k)` of each problem's points `x` `(P, n, *shape)`."""
-    return x[torch.arange(len(x), device=x.device)[:, None], rows]
+    problems = torch.arange(len(x), device=x.device)
+    return x[problems[:, None], rows]
 
 
 def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
@@ -429,7 +458,8 @@ def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
     for _ in range(60):
         ratio = (1 + ratio) ** (1 / (size + 1))
     powers = torch.arange(1, size + 1, device=region.device, dtype=torch.float64)
-    steps = torch.arange(count, device=region.device, dtype=torch.float64)[:, None] * ratio**-powers
+    numbers = torch.arange(count, device=region.device, dtype=torch.float64)
+    steps = numbers[:, None] * ratio**-powers
     share = (streams.uniform((1, size), torch.float64) + steps) % 1
     share = share.to(region.dtype).reshape(len(region), count, *region.shape)
     lower, upper = (face[:, None].expand_as(share) for face in region.box)
@@ -438,4 +468,5 @@ def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
 
 def _number_problems(x: Tensor) -> Tensor:
     """The number of the problem of each of the points `(P, n, *shape)`, `(P * n,)`."""
-    return torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
+    problems = torch.arange(len(x), device=x.device)
+    return problems.repeat_interleave(x.shape[1])

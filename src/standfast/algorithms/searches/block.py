@@ -54,6 +54,7 @@ from standfast.algorithms.searches.base import (
     Incumbent,
     Search,
     SearchRun,
+    count_proposals,
     draw_starts,
     searches,
     take_points,
@@ -64,9 +65,6 @@ from standfast.tensors import Streams, broadcast_rows, is_on_host, raise_power
 
 _MOVES = 5
 _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
-_FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
-_ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
-_ROUNDS = 64  # of small budgets, about
 _AHEAD = 8  # rounds for which random numbers are drawn at once
 # the shares of the blocks of one round lie between the current one over and times this
 _SPREAD = 3.0
@@ -103,38 +101,35 @@ class BlockSearch(Search):
         """Query vertices, then one round of proposals after the other."""
         # the optimum may be anywhere, and there are few vertices
         if run.region.shape.numel() <= FEW:
-            run.query(draw_starts(run.region, min(run.left, max(1, run.budget // 3)), streams))
+            count = min(run.left, max(1, run.budget // 3))
+            run.query(draw_starts(run.region, count, streams))
             self.refine(run, streams, 1.0)
             return
         canvas = _Canvas(run.region)
         home = run.kept.seen
-        x = canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
+        vertices = min(self.starts, max(1, run.budget // 10))
+        x = canvas.patchwork(vertices, streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
-        now = Incumbent(run.region.centre[:, None], home, torch.full_like(run.kept.key, NAN_KEY))
+        centre = run.region.centre[:, None]
+        now = Incumbent(centre, home, torch.full_like(run.kept.key, NAN_KEY))
         now.accept(x, run.query(x))
         # where all vertices gave NaN
         now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)
-        # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
-        self._improve(
-            run,
-            streams,
-            canvas,
-            now,
-            self.start,
-            lambda: (now.key > 0) & (now.seen.value < home.value),
-        )
+
+        def leaves_corners() -> Tensor:
+            # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
+            return (now.key > 0) & (now.seen.value < home.value)
+
+        self._improve(run, streams, canvas, now, self.start, leaves_corners)
 
     def refine(self, run: SearchRun, streams: Streams, start: float) -> None:
         """Spend what is left of the budget on any moves of the best point; the first blocks have the share `start`."""
         now = Incumbent(run.kept.x, run.kept.seen, run.kept.key)
-        self._improve(
-            run,
-            streams,
-            _Canvas(run.region),
-            now,
-            start,
-            lambda: torch.ones_like(now.key, dtype=torch.bool),
-        )
+
+        def leaves_corners() -> Tensor:
+            return torch.ones_like(now.key, dtype=torch.bool)
+
+        self._improve(run, streams, _Canvas(run.region), now, start, leaves_corners)
 
     def _improve(
         self,
@@ -147,56 +142,59 @@ class BlockSearch(Search):
     ) -> None:
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
         region = run.region
+        device = region.device
         first = run.spent
-        count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
-        corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[_VERTEX]
-        credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
-        influence = _Influence(len(region), canvas.size, region.device)
-        strata = torch.arange(count, device=region.device, dtype=torch.float32)
+        count = count_proposals(run.budget, self.proposals)
+        corner = torch.eye(_MOVES, dtype=torch.float64, device=device)[_VERTEX]
+        credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=device)
+        influence = _Influence(len(region), canvas.size, device)
+        strata = torch.arange(count, device=device, dtype=torch.float32)
         # neighbours in the order of places get sides of different sizes: 37 has no divisor in common with most counts
-        spread = _SPREAD ** (2 * ((strata * 37 + 0.5) % count) / count - 1)
+        shuffled = (strata * 37 + 0.5) % count
+        spread = _SPREAD ** (2 * shuffled / count - 1)
+        # a call for each stream takes as long as many numbers
+        rounds = _AHEAD if is_on_host(device) else 1
         merged = fresh = None
         drawn: list[Tensor] = []
         while run.left:
-            if not drawn:  # a call for each stream takes as long as many numbers
-                rounds = _AHEAD if is_on_host(region.device) else 1
-                drawn = list(
-                    streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1)
-                )
+            if not drawn:
+                numbers = streams.uniform((rounds, count, canvas.draws), torch.float32)
+                drawn = list(numbers.unbind(1))
             u = drawn.pop(0)[:, : run.left]
+            proposals = u.shape[1]
             if region.radius is None:
                 inner = leaves_corners()
             else:
                 inner = torch.ones_like(now.key, dtype=torch.bool)
-            credit_share = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
+            credit_share = credit / credit.sum(1, keepdim=True)
+            credit_share = torch.where(inner[:, None], credit_share, corner)
             chance = self.explore / _MOVES + (1 - self.explore) * credit_share
-            move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(
-                max=_MOVES - 1
-            )
-            share = start * (1 - (run.spent - first) / (run.budget - first)) ** self.power
-            side = canvas.sides(share * spread[: u.shape[1]])
-            block, middle = canvas.place_block(
-                side, influence.draw((strata[: u.shape[1]] + u[..., 1]) / count)
-            )
+            number_of_move = u[..., 0].double().contiguous()
+            move = torch.searchsorted(chance.cumsum(1), number_of_move).clamp(max=_MOVES - 1)
+            spent_share = (run.spent - first) / (run.budget - first)
+            share = start * (1 - spent_share) ** self.power
+            side = canvas.sides(share * spread[:proposals])
+            stratified = (strata[:proposals] + u[..., 1]) / count
+            feature = influence.draw(stratified)
+            block, middle = canvas.place_block(side, feature)
             y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
             single = torch.ones_like(move, dtype=torch.bool)
             # combinations take the place of the first proposals
             if merged is not None and fresh is not None:
-                rows = min(merged.shape[1], y.shape[1])
-                single[:, :rows] = ~fresh[:, :rows]
-                y[:, :rows] = torch.where(
-                    broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows]
-                )
+                rows = min(merged.shape[1], proposals)
+                stays = ~fresh[:, :rows]
+                single[:, :rows] = stays
+                changed = y[:, :rows]
+                stays_everywhere = broadcast_rows(stays, changed)
+                y[:, :rows] = torch.where(stays_everywhere, changed, merged[:, :rows])
             outcome = run.query(y)
             gain = outcome.value - now.seen.value[:, None]
-            rise = (outcome.violation - now.seen.violation[:, None]).nan_to_num(
-                nan=0.0, posinf=0.0, neginf=0.0
-            )
+            rise = outcome.violation - now.seen.violation[:, None]
+            rise = rise.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
             influence.learn(block, single, gain)
             better = (outcome.key() > now.key[:, None]) & single
-            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
-                1, move, better.double()
-            )
+            remembered = self.memory * credit + (1 - self.memory) * 1e-2
+            credit = remembered.scatter_add(1, move, better.double())
             now.accept(y, outcome)
             usable = single & (move != _RELAX) & gain.isfinite()
             amounts, score = _choose_changes(
@@ -213,12 +211,19 @@ class _Canvas:
     """The P inputs as channels over a line, a plane, ...: `(P, n, C, S)`, where S is the product of the extents."""
 
     def __init__(self, region: Region) -> None:
-        self.region, shape = region, tuple(region.shape)
-        self.channels, self.extents = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
+        shape = tuple(region.shape)
+        self.region = region
+        # a vector of features is a line of one channel
+        self.channels = 1
+        self.extents = shape
+        if len(shape) > 1:
+            self.channels = shape[0]
+            self.extents = shape[1:]
         self.size = math.prod(self.extents)
         flat = (len(region), 1, self.channels, self.size)
         self.centre = region.centre.reshape(flat)
-        self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
+        self.lower = region.lower.reshape(flat)
+        self.upper = region.upper.reshape(flat)
         #: how many random numbers one proposal uses: move, place, box, amount, sign, end, channels
         self.draws = 6 + self.channels
 
@@ -227,9 +232,12 @@ class _Canvas:
         patches = [min(_PATCHES, extent) for extent in self.extents]
         up = streams.uniform((count, self.channels, *patches), torch.float32) < 0.5
         for axis, (extent, parts) in enumerate(zip(self.extents, patches, strict=True)):
-            up = up.index_select(3 + axis, torch.arange(extent, device=up.device) * parts // extent)
+            position = torch.arange(extent, device=up.device)
+            patch = position * parts // extent
+            up = up.index_select(3 + axis, patch)
         up = up.flatten(3)
-        lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
+        smallest = torch.zeros(up.shape[:2], device=up.device)
+        lower, upper = self._box(smallest)
         return self._project(torch.where(up, upper, lower))
 
     def propose(
@@ -239,33 +247,42 @@ class _Canvas:
 
         `move` `(P, n)`, `u` uniform; the places are bool `(P, n, C, S)`.
         """
-        x, n = x.reshape(self.centre.shape), move.shape[1]
-        box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
+        x = x.reshape(self.centre.shape)
+        n = move.shape[1]
+        sizes = [1, 1, 1, 1, self.channels]
+        box, amount, sign, end, channels = torch.split(u, sizes, dim=2)
         chosen = channels < 0.5
         inside = block[:, :, None].clone()
         if self.channels > 1:
             # at least one channel changes: where none was drawn, all do
-            inside = inside & (chosen | ~chosen.any(2, keepdim=True))[..., None]
+            none_chosen = ~chosen.any(2, keepdim=True)
+            inside = inside & (chosen | none_chosen)[..., None]
         lower, upper = self._box(box[..., 0])
+        index = middle[..., None, None].expand(-1, -1, self.channels, 1)
         at, low, high = (
-            values.expand(-1, n, -1, -1).gather(
-                3, middle[..., None, None].expand(-1, -1, self.channels, 1)
-            )
-            for values in (x, lower, upper)
+            values.expand(-1, n, -1, -1).gather(3, index) for values in (x, lower, upper)
         )
         # from inside the box either end; the further one is the likelier
-        y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
+        goes_up = at - low < end[..., None] * (high - low)
+        y = torch.where(goes_up, upper, lower)
         # in a box few are no vertices; a card changes all rather than ask which
         few = is_on_host(move)
-        rows = torch.nonzero(move != _VERTEX, as_tuple=True) if few else (slice(None),)
+        rows: tuple[Tensor | slice, ...] = (slice(None),)
+        if few:
+            rows = torch.nonzero(move != _VERTEX, as_tuple=True)
         kind = move[rows]
         part = amount[rows].to(x.dtype)
-        step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
+        goes_down = sign[rows] < 0.5
+        direction = torch.where(goes_down, -1.0, 1.0).to(x.dtype)
+        step = direction * raise_power(2.0, -8 * part)
         now, centre, width = (
             features.expand(-1, n, -1, -1)[rows] for features in (x, self.centre, upper - lower)
         )
         changed = _change_inside(kind, now, centre, width, part, step)
-        y[rows] = changed if few else torch.where(broadcast_rows(kind == _VERTEX, y), y, changed)
+        if not few:
+            is_vertex = broadcast_rows(kind == _VERTEX, y)
+            changed = torch.where(is_vertex, y, changed)
+        y[rows] = changed
         inside[rows] |= (kind == _RELAX)[..., None, None]
         return self._project(torch.where(inside, y, x)), inside
 
@@ -276,33 +293,32 @@ class _Canvas:
         several changes contain goes to the one with the highest `score` `(P, n)`.
         """
         # most changes are in no combination, and the first has those of all others
-        most = int((amounts[:, 0] > 0).sum(1).max())  # the only value that a round reads
-        used = (
-            (amounts[:, 0] > 0)
-            .to(torch.int8)
-            .argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
-        )
-        x, y = (
-            x.reshape(self.centre.shape),
-            take_points(y, used).reshape(*used.shape, self.channels, self.size),
-        )
-        inside, score = take_points(inside, used), score.gather(1, used)
+        in_first = amounts[:, 0] > 0
+        most = int(in_first.sum(1).max())  # the only value that a round reads
+        order = in_first.to(torch.int8).argsort(dim=1, descending=True, stable=True)
+        used = order[:, : max(1, most)]
+        x = x.reshape(self.centre.shape)
+        y = take_points(y, used).reshape(*used.shape, self.channels, self.size)
+        inside = take_points(inside, used)
+        score = score.gather(1, used)
         merged = []
-        for amount in (take_points(amount_of_way, used) for amount_of_way in amounts.unbind(1)):
+        for amount_of_all in amounts.unbind(1):
+            amount = take_points(amount_of_all, used)
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
-            top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
-            share = (
-                amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
-            )
-            merged.append(
-                torch.where(top > -torch.inf, torch.lerp(x, y.gather(1, owner), share), x)
-            )
+            rank_inside = torch.where(inside, rank, -torch.inf)
+            top, owner = rank_inside.max(dim=1, keepdim=True)
+            amount_of_features = amount.to(x.dtype)[..., None, None]
+            share = amount_of_features.expand(-1, -1, *x.shape[2:])
+            moved = torch.lerp(x, y.gather(1, owner), share.gather(1, owner))
+            merged.append(torch.where(top > -torch.inf, moved, x))
         return self._project(torch.cat(merged, dim=1))
 
     def sides(self, share: Tensor) -> Tensor:
         """Sides `(n,)` of blocks with these shares of the features, at least 1."""
         # a block has as many equal sides as there are axes
-        return (share * self.size).pow(1 / len(self.extents)).round().clamp(min=1).to(torch.int64)
+        features = share * self.size
+        side = features.pow(1 / len(self.extents))
+        return side.round().clamp(min=1).to(torch.int64)
 
     def place_block(self, side: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
         """The block of each side `(n,)` around each feature `place` `(P, n)`, within the canvas.
@@ -316,13 +332,13 @@ class _Canvas:
         for extent in self.extents:
             stride //= extent
             length = side.clamp(max=extent)
-            first = torch.minimum(
-                (place // stride % extent - length // 2).clamp(min=0), extent - length
-            )
+            position = place // stride % extent
+            first = (position - length // 2).clamp(min=0)
+            first = torch.minimum(first, extent - length)
             line = torch.arange(extent, device=place.device) - first[..., None]
-            mask = (mask[..., None] & ((line >= 0) & (line < length[:, None]))[:, :, None]).flatten(
-                2
-            )
+            is_within = (line >= 0) & (line < length[:, None])
+            mask = mask[..., None] & is_within[:, :, None]
+            mask = mask.flatten(2)
             middle = middle * extent + first + length // 2
         return mask, middle
 
@@ -332,14 +348,15 @@ class _Canvas:
             return self.lower, self.upper
         features = self.channels * self.size
         # from radius / sqrt(features), whose corners lie on the sphere, to the radius
-        share = raise_power(features, -0.5 * (1 - u))[..., None, None].to(self.centre.dtype)
-        width = self.region.radius * share
-        return torch.maximum(self.lower, self.centre - width), torch.minimum(
-            self.upper, self.centre + width
-        )
+        share = raise_power(features, -0.5 * (1 - u))
+        width = self.region.radius * share[..., None, None].to(self.centre.dtype)
+        lower = torch.maximum(self.lower, self.centre - width)
+        upper = torch.minimum(self.upper, self.centre + width)
+        return lower, upper
 
     def _project(self, x: Tensor) -> Tensor:
-        return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
+        points = x.reshape(*x.shape[:2], *self.region.shape)
+        return self.region.project(points)
 
 
 class _Influence:
@@ -355,29 +372,37 @@ class _Influence:
     _FLOOR = 0.1
 
     def __init__(self, problems: int, size: int, device: torch.device) -> None:
-        self._change = torch.zeros((problems, size), dtype=torch.float64, device=device)
-        self._tries, self._idle = torch.zeros_like(self._change), torch.zeros_like(self._change)
+        shape = (problems, size)
+        self._change = torch.zeros(shape, dtype=torch.float64, device=device)
+        self._tries = torch.zeros_like(self._change)
+        self._idle = torch.zeros_like(self._change)
 
     def draw(self, u: Tensor) -> Tensor:
         """Features `(P, n)` for uniform numbers of that shape."""
         # sums along a row by cumsum: its bits do not depend on the number of rows
-        changes, tries = (total.cumsum(1)[:, -1:] for total in (self._change, self._tries))
+        changes = self._change.cumsum(1)[:, -1:]
+        tries = self._tries.cumsum(1)[:, -1:]
         mean = changes / tries.clamp(min=1e-9)
-        influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
+        smoothed_change = self._change + self._PRIOR * mean
+        influence = smoothed_change / (self._tries + self._PRIOR) + 1e-12
         weight = influence * (self._idle + 1)
-        ladder = (weight + self._FLOOR * weight.cumsum(1)[:, -1:] / weight.shape[1]).cumsum(1)
+        features = weight.shape[1]
+        total = weight.cumsum(1)[:, -1:]
+        ladder = (weight + self._FLOOR * total / features).cumsum(1)
         rungs = u.double() * ladder[:, -1:]
-        return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
+        return torch.searchsorted(ladder, rungs).clamp(max=features - 1)
 
     def learn(self, block: Tensor, single: Tensor, change: Tensor) -> None:
         """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made, where they are `single` ones."""
         # counts are whole numbers, so sums of them are exact
         touched = block.double().mul_(single.double()[..., None])
         size = touched.sum(2, keepdim=True).clamp(min=1)
-        change_per_feature = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
+        finite_change = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)
+        change_per_feature = finite_change[..., None] / size
         fade = self._FADE ** (block.shape[1] / 2)
         tries = touched.sum(1)
-        self._change = fade * self._change + (touched * change_per_feature).sum(1)
+        changes = (touched * change_per_feature).sum(1)
+        self._change = fade * self._change + changes
         self._tries = fade * self._tries + tries
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
 
@@ -387,10 +412,13 @@ def _change_inside(
 ) -> Tensor:
     """What moves of these kinds `(..., k)` make of incumbents `x` `(..., k, C, S)`; amounts are `(..., k, 1)`."""
     kind = kind[..., None]
-    scale = torch.where(kind == _CENTRE, 0.0, torch.where(kind == _SCALE, factor, 1.0))
+    scale = torch.where(kind == _SCALE, factor, 1.0)
+    scale = torch.where(kind == _CENTRE, 0.0, scale)
     scale = torch.where(kind == _RELAX, 1 + step, scale)
     shift = torch.where(kind == _NUDGE, step, 0.0)
-    return centre + (x - centre) * scale[..., None] + width * shift[..., None]
+    scaled = (x - centre) * scale[..., None]
+    shifted = width * shift[..., None]
+    return centre + scaled + shifted
 
 
 def _choose_changes(
@@ -414,41 +442,45 @@ def _choose_changes(
     free = (gain >= 0) & (rise <= 0) & (gain - rise > 0)
     traded = gain * rise > 0
     pays = traded & (rise < 0)
-    rate = torch.where(traded, gain / torch.where(traded, rise, 1.0), -1.0)
+    divisor = torch.where(traded, rise, 1.0)
+    rate = torch.where(traded, gain / divisor, -1.0)
     order = rate.argsort(dim=1, descending=True, stable=True)
-    # a little less than all room, since value and violation are not quite linear
-    typical = rise.abs().sum(1, keepdim=True) / (rise != 0).sum(1, keepdim=True).clamp(min=1)
-    room = -violation[:, None] - _MARGIN * typical
-
     expense = rise.abs()
+    # a little less than all room, since value and violation are not quite linear
+    changes = (rise != 0).sum(1, keepdim=True).clamp(min=1)
+    typical = expense.sum(1, keepdim=True) / changes
+    room = -violation[:, None] - _MARGIN * typical
 
     def solve(kept: Tensor) -> Tensor:
         """The amounts `(P, T, n)` for T sets of changes, those that are `kept`, of the same shape."""
         columns = order[:, None].expand_as(kept)
-        cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, columns)
-        certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(
-            2, keepdim=True
-        )
-        left = room[:, None] - certain - (cost.cumsum(2) - cost)
+        is_traded = traded[:, None]
+        is_certain = (free | pays)[:, None]
+        cost_of_changes = torch.where(is_traded & kept, expense[:, None], 0.0)
+        cost = cost_of_changes.gather(2, columns)
+        certain = torch.where(is_certain & kept, rise[:, None], 0.0)
+        spent_before = cost.cumsum(2) - cost
+        left = room[:, None] - certain.sum(2, keepdim=True) - spent_before
         bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
         # of those that pay: what is not made
         bought = torch.zeros_like(bought).scatter(2, columns, bought)
-        chosen = torch.where(traded[:, None], bought, free[:, None].double())
+        chosen = torch.where(is_traded, bought, free[:, None].double())
         return torch.where(pays[:, None], 1 - bought, chosen) * kept
 
-    first = solve(torch.ones_like(free)[:, None])
+    everything = torch.ones_like(free)[:, None]
+    first = solve(everything)
     amount = first[:, 0]
-    bought = traded & torch.where(pays, amount < 1, amount > 0)
+    is_made = amount > 0
+    is_bought = traded & torch.where(pays, amount < 1, is_made)
     # the dual of a programme with one constraint: the price of room is the rate of the last change that is bought
-    price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
-    price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
+    price = torch.where(is_bought, rate, torch.inf).amin(1, keepdim=True)
+    best_rate = rate.amax(1, keepdim=True).clamp(min=0)
+    price = torch.where(price.isinf(), best_rate, price)
     score = gain - price * rise
-    rank = (
-        torch.where(amount > 0, score, -torch.inf)
-        .argsort(dim=1, descending=True, stable=True)
-        .argsort(dim=1)
-    )
-    number = (amount > 0).sum(1, keepdim=True).double()
+    score_of_made = torch.where(is_made, score, -torch.inf)
+    rank = score_of_made.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    number = is_made.sum(1, keepdim=True).double()
     parts = 0.5 ** torch.arange(1, count, dtype=torch.float64, device=gain.device)
-    kept = rank[:, None] < (number * parts).ceil()[..., None]
+    sizes = (number * parts).ceil()
+    kept = rank[:, None] < sizes[..., None]
     return torch.cat([first, solve(kept)], dim=1), score

@@ -76,7 +76,8 @@ class DraftSearch(Search):
 
     def _count_drafts(self, run: SearchRun) -> int:
         """How many drafts there are for each problem; none where few or listed points are better tried in full."""
-        is_small = run.region.choices is not None or run.region.shape.numel() <= AutoSearch().few
+        parameters = run.region.shape.numel()
+        is_small = run.region.choices is not None or parameters <= AutoSearch().few
         if run.draft is None or is_small:
             return 0
         evaluations = min(round(self.share * run.left), run.left - 1)

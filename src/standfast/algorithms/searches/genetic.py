@@ -66,39 +66,45 @@ class GeneticSearch(Search):
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""
         region = run.region
-        size = run.region.shape.numel()
+        size = region.shape.numel()
         few = max(2, run.budget // 20)
         share = max(0.5, 1 / size)
         starts = self.population - 1
         if size <= FEW:
             if self.population > few or self.mutation < share:
-                fitted = replace(
-                    self, population=min(self.population, few), mutation=max(self.mutation, share)
-                )
+                population = min(self.population, few)
+                mutation = max(self.mutation, share)
+                fitted = replace(self, population=population, mutation=mutation)
                 return fitted.search(run, streams)
             starts = max(starts, round(_SPREAD * run.left))
         first = draw_starts(region, starts, streams)[:, : run.left]
-        centre = Outcome(run.kept.seen.value[:, None], run.kept.seen.violation[:, None])
+        best = run.kept.seen
+        centre = Outcome(best.value[:, None], best.violation[:, None])
         x = torch.cat([run.kept.x, first], dim=1)
         outcome = _join(centre, run.query(first))
         while run.left:
-            order = _rank_fitness(outcome, run)[:, : self.population]  # more only at the start
-            x, outcome = take_points(x, order), outcome.gather(order)
+            x, outcome = self._keep_fittest(x, outcome, run)  # more only at the start
             children = self._breed(x, region, streams)[:, : run.left]
-            x, outcome = torch.cat([x, children], dim=1), _join(outcome, run.query(children))
-            best = _rank_fitness(outcome, run)[:, : self.population]
-            x, outcome = take_points(x, best), outcome.gather(best)
+            x = torch.cat([x, children], dim=1)
+            outcome = _join(outcome, run.query(children))
+            x, outcome = self._keep_fittest(x, outcome, run)
         return x
+
+    def _keep_fittest(self, x: Tensor, outcome: Outcome, run: SearchRun) -> tuple[Tensor, Outcome]:
+        """The fittest individuals, at most a population, and what the objective says of them."""
+        order = _rank_fitness(outcome, run)[:, : self.population]
+        return take_points(x, order), outcome.gather(order)
 
     def _breed(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
         """As many children as there are individuals `x` `(P, n, *shape)`, which are sorted by fitness."""
-        pairs = (x.shape[1] + 1) // 2
+        size = x.shape[1]
+        pairs = (size + 1) // 2
         ranks = torch.linspace(
-            self.pressure, 2 - self.pressure, x.shape[1], device=x.device, dtype=torch.float64
+            self.pressure, 2 - self.pressure, size, device=x.device, dtype=torch.float64
         )
         ladder = (ranks / ranks.sum()).cumsum(0)
         draws = streams.uniform((2, pairs), torch.float64)
-        parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)
+        parents = torch.searchsorted(ladder, draws).clamp(max=size - 1)
         mother = take_points(x, parents[:, 0])
         father = take_points(x, parents[:, 1])
         exchanged = streams.uniform(mother.shape[1:], x.dtype) < 0.5
@@ -114,31 +120,35 @@ class GeneticSearch(Search):
         One uniform number decides for each element whether it is altered, how, and by how much; for few parameters a
         second one decides about the size of the noise.
         """
-        few = region.shape.numel() <= FEW
-        children = x.shape[1]
         features = region.shape.numel()
+        few = features <= FEW
+        genes = x.shape[1] * features  # of a problem
         # few float32 values are that small
         dtype = torch.float64 if self.mutation < _RARE else torch.float32
-        chance = streams.uniform((children * features,), dtype).flatten()
+        chance = streams.uniform((genes,), dtype).flatten()
         # a small share, and only this is computed
         altered = torch.nonzero(chance < self.mutation)[:, 0]
-        entry = altered // (children * features) * features + altered % features
-        lower, upper = (
-            face.flatten().index_select(0, entry) for face in (region.lower, region.upper)
-        )
+        # the numbers of the features of all problems
+        entry = altered // genes * features + altered % features
+        lower = region.lower.flatten().index_select(0, entry)
+        upper = region.upper.flatten().index_select(0, entry)
+        width = upper - lower
         chance = chance.index_select(0, altered)
         share = chance / max(self.mutation, 1e-12)  # uniform in [0, 1)
-        # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
-        noise = self.noise / 2 * _to_normal(share if few else 2 * share - 1)
-        if few:
-            size = streams.uniform(x.shape[1:], torch.float32).flatten().index_select(0, altered)
-            noise = 0.2 * noise * raise_power(2.0, -8 * size)
         flat = x.view(-1)
-        moved = flat.index_select(0, altered) + (noise * (upper - lower)).to(x.dtype)
-        if not few:
-            moved = torch.where(
-                share < 0.5, (lower + (upper - lower) * (2 * share)).to(x.dtype), moved
-            )
+        before = flat.index_select(0, altered)
+        if few:
+            # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
+            noise = self.noise / 2 * _to_normal(share)
+            sizes = streams.uniform(x.shape[1:], torch.float32).flatten()
+            size = sizes.index_select(0, altered)
+            noise = 0.2 * noise * raise_power(2.0, -8 * size)
+            moved = before + (noise * width).to(x.dtype)
+        else:
+            noise = self.noise / 2 * _to_normal(2 * share - 1)
+            moved = before + (noise * width).to(x.dtype)
+            drawn_again = (lower + width * (2 * share)).to(x.dtype)
+            moved = torch.where(share < 0.5, drawn_again, moved)
         flat.index_copy_(0, altered, moved)
         return region.project(x)
 
@@ -152,18 +162,19 @@ def _to_normal(u: Tensor) -> Tensor:
 
 def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
     """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2; for few parameters always by F2."""
+    key = seen.key()
     # the constraint may exclude most of the box, and must not blind the search
-    if run.region.shape.numel() <= FEW:
-        return seen.key().argsort(dim=1, descending=True, stable=True)
-    few = (seen.violation <= 0).double().mean(dim=1, keepdim=True) < 0.5
-    # F1 of Eq. 7: the violation alone counts
-    satisfied = Outcome(-seen.violation, torch.where(seen.violation.isnan(), torch.nan, -torch.inf))
-    return torch.where(few, satisfied.key(), seen.key()).argsort(
-        dim=1, descending=True, stable=True
-    )
+    if run.region.shape.numel() > FEW:
+        share_of_feasible = (seen.violation <= 0).double().mean(dim=1, keepdim=True)
+        few = share_of_feasible < 0.5
+        # F1 of Eq. 7: the violation alone counts
+        no_violation = torch.where(seen.violation.isnan(), torch.nan, -torch.inf)
+        satisfied = Outcome(-seen.violation, no_violation)
+        key = torch.where(few, satisfied.key(), key)
+    return key.argsort(dim=1, descending=True, stable=True)
 
 
 def _join(a: Outcome, b: Outcome) -> Outcome:
-    return Outcome(
-        torch.cat([a.value, b.value], dim=1), torch.cat([a.violation, b.violation], dim=1)
-    )
+    value = torch.cat([a.value, b.value], dim=1)
+    violation = torch.cat([a.violation, b.violation], dim=1)
+    return Outcome(value, violation)

@@ -109,9 +109,11 @@ class GradientSearch(Search):
             momentum = self.momentum * momentum + _normalise(
                 run.find_ascent(x, feasible, sharpness)
             )
-            x = region.project(x + step * (1 - done) * _find_steepest(region, momentum))
+            direction = _find_steepest(region, momentum)
+            x = region.project(x + step * (1 - done) * direction)
             outcome = run.query(x)
-            feasible, best = outcome.violation <= 0, torch.maximum(best, outcome.key())
+            feasible = outcome.violation <= 0
+            best = torch.maximum(best, outcome.key())
         return x
 
     def _plan(self, budget: int) -> list[int]:
@@ -130,12 +132,14 @@ class GradientSearch(Search):
 
 def _normalise(direction: Tensor) -> Tensor:
     """Directions `(P, n, *shape)` with an L1 norm of 1; zeros stay zeros."""
-    return direction / broadcast_rows(direction.flatten(2).abs().sum(2), direction).clamp(min=1e-30)
+    length = direction.flatten(2).abs().sum(2)
+    return direction / broadcast_rows(length, direction).clamp(min=1e-30)
 
 
 def _find_steepest(region: Region, direction: Tensor) -> Tensor:
     """The step of size 1, in the region's norm, that goes furthest along `direction` `(P, n, *shape)`."""
     if region.radius is None:
-        return direction.sign() * ((region.upper - region.lower) / 2)[:, None]
+        half_width = (region.upper - region.lower) / 2
+        return direction.sign() * half_width[:, None]
     norm = torch.linalg.vector_norm(direction.flatten(2), dim=2)
     return direction * broadcast_rows(region.radius / norm.clamp(min=1e-30), direction)

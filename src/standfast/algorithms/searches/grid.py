@@ -85,10 +85,12 @@ class GridSearch(Search):
         parameters = run.region.shape.numel()
         expected = f"another one, since {self.name} is for at most {_MOST} parameters"
         check(parameters <= _MOST, "search", expected, f"{parameters} of them")
-        cells = _Cells(run, max(1, round(self.dense * run.left)))
+        points_of_grid = max(1, round(self.dense * run.left))
+        cells = _Cells(run, points_of_grid)
+        # a round is a small share of the budget, so that small budgets have several rounds, too
+        most = min(self.cells, max(1, run.budget // 25))
         while run.left:
-            # a round is a small share of the budget, so that small budgets have several rounds, too
-            cells.divide(min(self.cells, max(1, run.budget // 25), run.left, cells.count))
+            cells.divide(min(most, run.left, cells.count))
         run.gap = cells.find_gap()
 
 
@@ -102,51 +104,48 @@ class _Cells:
     def __init__(self, run: SearchRun, budget: int) -> None:
         self.run = run
         region = run.region
-        problems, self.size = len(region), region.shape.numel()
-        self.lower, self.upper = (
-            face.reshape(problems, 1, self.size) for face in (region.lower, region.upper)
-        )
+        problems = len(region)
+        self.size = region.shape.numel()
+        self.lower = region.lower.reshape(problems, 1, self.size)
+        self.upper = region.upper.reshape(problems, 1, self.size)
         self.moves = (self.upper > self.lower).expand(-1, 1, -1)
-        side = _count_sides(budget, self.size)
+        self.side = _count_sides(budget, self.size)
         self.dtype, self.device = region.dtype, region.device
-        line = (
-            torch.linspace(0, 1, side, dtype=self.dtype, device=self.device) if side > 1 else None
-        )
-        if line is None:
+        if self.side == 1:
             points = torch.full((1, self.size), 0.5, dtype=self.dtype, device=self.device)
             low = torch.zeros_like(points)
             high = torch.ones_like(points)
         else:
-            half = 0.5 / (side - 1)
+            line = torch.linspace(0, 1, self.side, dtype=self.dtype, device=self.device)
+            half = 0.5 / (self.side - 1)
             points = torch.cartesian_prod(*[line] * self.size).reshape(-1, self.size)
             low = (points - half).clamp(min=0)
             high = (points + half).clamp(max=1)
-        self.points, self.low, self.high = (
-            of_one.expand(problems, -1, -1) for of_one in (points, low, high)
-        )
-        self.side = side
+        self.points = points.expand(problems, -1, -1)
+        self.low = low.expand(problems, -1, -1)
+        self.high = high.expand(problems, -1, -1)
         self.seen = self._query(self.points)
-        zeros = torch.zeros(self.points.shape, dtype=torch.float64, device=self.device)
-        self.slope, self.violation_slope = zeros, zeros.clone()
-        if side > 1:
-            self.slope, self.violation_slope = (
-                _find_slopes(values, side, self.size)
-                for values in (self.seen.value, self.seen.violation)
-            )
-
+        if self.side == 1:
+            self.slope = torch.zeros(self.points.shape, dtype=torch.float64, device=self.device)
+            self.violation_slope = self.slope.clone()
+        else:
+            self.slope = _find_slopes(self.seen.value, self.side, self.size)
+            self.violation_slope = _find_slopes(self.seen.violation, self.side, self.size)
         #: the largest slopes between neighbours of the regular grid, `(P, 1, D)`
-        self.overall, self.violation_overall = (
-            s.amax(1, keepdim=True) for s in (self.slope, self.violation_slope)
-        )
+        self.overall = self.slope.amax(1, keepdim=True)
+        self.violation_overall = self.violation_slope.amax(1, keepdim=True)
 
     @property
     def count(self) -> int:
         return self.points.shape[1]
 
     def _query(self, points: Tensor) -> Outcome:
-        x = torch.lerp(self.lower.expand_as(points), self.upper.expand_as(points), points)
+        lower = self.lower.expand_as(points)
+        upper = self.upper.expand_as(points)
         region = self.run.region
-        outcome = self.run.query(region.project(x.reshape(*points.shape[:2], *region.shape)))
+        values = torch.lerp(lower, upper, points)
+        x = values.reshape(*points.shape[:2], *region.shape)
+        outcome = self.run.query(region.project(x))
         return Outcome(outcome.value.double(), outcome.violation.double())
 
     def _reach(self) -> Tensor:
@@ -159,37 +158,39 @@ class _Cells:
 
         There are some only where the budget allows a regular grid of a single point.
         """
-        return (self.high - self.low >= 1).all(1, keepdim=True) & self.moves
+        is_whole = self.high - self.low >= 1
+        return is_whole.all(1, keepdim=True) & self.moves
 
     def _look_ahead(self, factor: float) -> Outcome:
         """The outcome that each cell may have, with the observed slopes times a factor."""
         reach = self._reach()
         share = reach / reach.amax(1, keepdim=True).clamp(min=_TINY)
-        # slope times reach, one parameter after the other: the potential of the module's text
-        rise, fall = (
-            _add_up(torch.maximum(slope, _FLOOR * overall * share) * reach)
-            for slope, overall in (
-                (self.slope, self.overall),
-                (self.violation_slope, self.violation_overall),
-            )
-        )
+
+        def find_potential(slope: Tensor, overall: Tensor) -> Tensor:
+            # slope times reach, one parameter after the other: the potential of the module's text
+            least = _FLOOR * overall * share
+            return _add_up(torch.maximum(slope, least) * reach)
+
+        rise = find_potential(self.slope, self.overall)
+        fall = find_potential(self.violation_slope, self.violation_overall)
         return Outcome(self.seen.value + factor * rise, self.seen.violation - factor * fall)
 
     def divide(self, count: int) -> None:
         """Divide `count` cells of each problem, and evaluate the point of each new one."""
-        keys = [self._look_ahead(factor).key() for factor in _FACTORS]
-        orders = [key.argsort(dim=1, descending=True, stable=True) for key in keys]
-        # one from either list in turn, each cell once
-        rank = [torch.empty_like(order).scatter_(1, order, _number(order)) for order in orders]
-        turn = torch.minimum(2 * rank[0], 2 * rank[1] + 1)
-        rows = turn.argsort(dim=1, stable=True)[:, :count]
+        rows = self._choose_cells(count)
+        index = rows[..., None].expand(-1, -1, self.size)
 
         def take(values: Tensor) -> Tensor:
-            return values.gather(1, rows[..., None].expand(-1, -1, self.size))
+            return values.gather(1, index)
 
-        point, low, high, reach = (
-            take(values) for values in (self.points, self.low, self.high, self._reach())
-        )
+        def put(values: Tensor, old: Tensor, new: Tensor) -> Tensor:
+            changed = values.scatter(1, index, old)
+            return torch.cat([changed, new], dim=1)
+
+        point = take(self.points)
+        low = take(self.low)
+        high = take(self.high)
+        reach = take(self._reach())
         slope = take(self.slope)
         violation_slope = take(self.violation_slope)
         # along the parameter that may change most; where nothing is known to change, along the longest side
@@ -197,51 +198,57 @@ class _Cells:
         effect = torch.where(self._find_uncut(), effect + 3, effect)  # more than the largest effect
         axis = effect.argmax(2, keepdim=True)
         middle, below, above = (values.gather(2, axis) for values in (point, low, high))
-        up = above - middle >= middle - below
-        far = torch.where(up, above - middle, middle - below)
+        room_above = above - middle
+        room_below = middle - below
+        up = room_above >= room_below
+        far = torch.where(up, room_above, room_below)
         # two thirds of the way is the middle of the new cell, which begins at one third
         step = torch.where(up, far, -far) * (2 / 3)
         new = middle + step
         cut = middle + step / 2
         new_point = point.scatter(2, axis, new)
-        old_high = torch.where(up, cut, above)
-        old_low = torch.where(up, below, cut)
-        new_high = torch.where(up, above, cut)
-        new_low = torch.where(up, cut, below)
+        old_low = low.scatter(2, axis, torch.where(up, below, cut))
+        old_high = high.scatter(2, axis, torch.where(up, cut, above))
+        new_low = low.scatter(2, axis, torch.where(up, cut, below))
+        new_high = high.scatter(2, axis, torch.where(up, above, cut))
         outcome = self._query(new_point)
         distance = step.abs().double().clamp(min=_TINY)[..., 0]
-        observed = []
-        for values, slopes, news in (
-            (self.seen.value, slope, outcome.value),
-            (self.seen.violation, violation_slope, outcome.violation),
-        ):
-            change = (news - values.gather(1, rows)).abs().nan_to_num(
-                nan=0.0, posinf=0.0
-            ) / distance
+
+        def observe(old_values: Tensor, new_values: Tensor, slopes: Tensor) -> Tensor:
+            difference = (new_values - old_values).abs().nan_to_num(nan=0.0, posinf=0.0)
+            change = (difference / distance)[..., None]
             before = slopes.gather(2, axis)
             # an earlier slope is halved by a flat cut, and not forgotten at once
-            observed.append(slopes.scatter(2, axis, torch.maximum(change[..., None], before / 2)))
+            return slopes.scatter(2, axis, torch.maximum(change, before / 2))
 
-        def put(values: Tensor, old: Tensor, new: Tensor) -> Tensor:
-            changed = values.scatter(1, rows[..., None].expand(-1, -1, self.size), old)
-            return torch.cat([changed, new], dim=1)
-
-        self.low = put(self.low, low.scatter(2, axis, old_low), low.scatter(2, axis, new_low))
-        self.high = put(self.high, high.scatter(2, axis, old_high), high.scatter(2, axis, new_high))
+        old_value = self.seen.value.gather(1, rows)
+        old_violation = self.seen.violation.gather(1, rows)
+        slope = observe(old_value, outcome.value, slope)
+        violation_slope = observe(old_violation, outcome.violation, violation_slope)
+        self.low = put(self.low, old_low, new_low)
+        self.high = put(self.high, old_high, new_high)
         self.points = torch.cat([self.points, new_point], dim=1)
-        self.slope = put(self.slope, observed[0], observed[0])
-        self.violation_slope = put(self.violation_slope, observed[1], observed[1])
+        self.slope = put(self.slope, slope, slope)
+        self.violation_slope = put(self.violation_slope, violation_slope, violation_slope)
         if self.side == 1:  # in place of the slopes of a regular grid
-            self.overall, self.violation_overall = (
-                torch.maximum(slopes, news.amax(1, keepdim=True))
-                for slopes, news in zip(
-                    (self.overall, self.violation_overall), observed, strict=True
-                )
-            )
-        self.seen = Outcome(
-            torch.cat([self.seen.value, outcome.value], dim=1),
-            torch.cat([self.seen.violation, outcome.violation], dim=1),
-        )
+            largest = slope.amax(1, keepdim=True)
+            largest_of_violation = violation_slope.amax(1, keepdim=True)
+            self.overall = torch.maximum(self.overall, largest)
+            self.violation_overall = torch.maximum(self.violation_overall, largest_of_violation)
+        value = torch.cat([self.seen.value, outcome.value], dim=1)
+        violation = torch.cat([self.seen.violation, outcome.violation], dim=1)
+        self.seen = Outcome(value, violation)
+
+    def _choose_cells(self, count: int) -> Tensor:
+        """The numbers `(P, count)` of the cells to divide: one from either list in turn, each cell once."""
+        ranks = []
+        for factor in _FACTORS:
+            key = self._look_ahead(factor).key()
+            order = key.argsort(dim=1, descending=True, stable=True)
+            ranks.append(torch.empty_like(order).scatter_(1, order, _number(order)))
+        first, second = ranks
+        turn = torch.minimum(2 * first, 2 * second + 1)
+        return turn.argsort(dim=1, stable=True)[:, :count]
 
     def find_gap(self) -> Tensor:
         """The largest potential less the best value, `(P,)`, at least 0; infinite where nothing can be said.
@@ -251,11 +258,11 @@ class _Cells:
         ahead = self._look_ahead(_SAFETY)
         best = self.run.kept.seen
         # a cell whose value is NaN cannot be the optimum
-        possible = torch.where(
-            ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf
-        )
+        value = ahead.value.nan_to_num(nan=-torch.inf)
+        possible = torch.where(ahead.violation <= 0, value, -torch.inf)
         gap = (possible.amax(1) - best.value.double()).clamp(min=0)
-        is_bounded = (best.violation <= 0) & ~self._find_uncut().flatten(1).any(1)
+        has_uncut = self._find_uncut().flatten(1).any(1)
+        is_bounded = (best.violation <= 0) & ~has_uncut
         return torch.where(is_bounded, gap, torch.inf)
 
 
@@ -272,10 +279,14 @@ def _find_slopes(values: Tensor, side: int, size: int) -> Tensor:
     grid = values.reshape(len(values), *[side] * size)
     slopes = []
     for axis in range(1, size + 1):
-        change = grid.diff(dim=axis).abs().nan_to_num(nan=0.0, posinf=0.0) * (side - 1)
+        difference = grid.diff(dim=axis).abs().nan_to_num(nan=0.0, posinf=0.0)
+        change = difference * (side - 1)
+        # points at an edge have one neighbour
         edge = torch.zeros_like(change.narrow(axis, 0, 1))
-        both = torch.maximum(torch.cat([edge, change], axis), torch.cat([change, edge], axis))
-        slopes.append(both.flatten(1))
+        from_before = torch.cat([edge, change], axis)
+        to_next = torch.cat([change, edge], axis)
+        larger = torch.maximum(from_before, to_next)
+        slopes.append(larger.flatten(1))
     return torch.stack(slopes, dim=2)
 
 
@@ -288,7 +299,8 @@ def _add_up(values: Tensor) -> Tensor:
 
 
 def _share(values: Tensor) -> Tensor:
-    return values / values.amax(-1, keepdim=True).clamp(min=_TINY)
+    largest = values.amax(-1, keepdim=True)
+    return values / largest.clamp(min=_TINY)
 
 
 def _number(order: Tensor) -> Tensor:

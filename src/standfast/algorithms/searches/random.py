@@ -35,4 +35,6 @@ class RandomSearch(Search):
         """Query one block of samples after the other."""
         while run.left:
             # always whole blocks: then a smaller budget sees the same points, only fewer of them
-            run.query(run.region.project(run.region.sample(self.block, streams))[:, : run.left])
+            drawn = run.region.sample(self.block, streams)
+            points = run.region.project(drawn)
+            run.query(points[:, : run.left])

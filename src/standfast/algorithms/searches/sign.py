@@ -92,10 +92,12 @@ class SignSearch(Search):
         region = run.region
         size = run.region.shape.numel()
         few = size <= FEW and not self.from_centre
-        restarts = min(
-            self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3)
-        )
-        tried = min(3 * run.left // 4, run.left - restarts) if few else 0
+        restarts = min(self.restarts, max(1, run.left // 3))
+        if few:
+            restarts = min(restarts, _FEW_RESTARTS)
+        tried = 0
+        if few:
+            tried = min(3 * run.left // 4, run.left - restarts)
         # a restart costs its start, and for each step a gradient and a query
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried
@@ -128,7 +130,8 @@ class SignSearch(Search):
                     x.dtype
                 )
                 sign = torch.where(broadcast_rows(still, x), drawn, sign)
-            x = region.project(x + length * (_SHORTER**number if shrinks else 1.0) * sign)
+            factor = _SHORTER**number if shrinks else 1.0
+            x = region.project(x + length * factor * sign)
             outcome = run.query(x)
         return x
 

@@ -217,10 +217,10 @@ class ForeignExplainer(Explainer):
         self._check_graph(create_graph)
         if self.uses_hooks:
             check_layers(self.label, model.module)
-        with (
-            torch.no_grad(),
-            _ReLULayers() if self.label.endswith(_RELU_RULES) else contextlib.nullcontext(),
-        ):
+        layers: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if self.label.endswith(_RELU_RULES):
+            layers = _ReLULayers()
+        with torch.no_grad(), layers:
             logits = model.forward(x.detach().clone())
         classes = model.task.answer(logits) if targets is None else targets
         with keep_gradients(model.module):
@@ -249,7 +249,8 @@ class ForeignExplainer(Explainer):
             for row, key in enumerate(zip(keys, classes.tolist(), strict=True)):
                 if key not in explained:
                     one = slice(row, row + 1)
-                    explained[key] = self._explain_rows(model, x[one], classes[one], key[0])[0]
+                    maps_of_one = self._explain_rows(model, x[one], classes[one], key[0])
+                    explained[key] = maps_of_one[0]
         return torch.cat(
             [explained[key] for key in zip(keys, classes.tolist(), strict=True)]
         ), logits
@@ -316,7 +317,8 @@ def turn_maps(maps: Tensor, signs: Tensor) -> Tensor:
     tensor([[ 1., -2.],
             [-1.,  2.]])
     """
-    return maps * signs.to(maps).reshape(-1, *[1] * (maps.ndim - 1))
+    other_axes = [1] * (maps.ndim - 1)
+    return maps * signs.to(maps).reshape(-1, *other_axes)
 
 
 def shape_like_inputs(
@@ -344,7 +346,8 @@ def shape_like_inputs(
         and values.shape[1] in (1, x.shape[1])
     ):
         values = resize(values, x, "linear")
-    if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
+    shape_of_one_channel = (len(x), 1, *x.shape[2:])
+    if one_channel and x.ndim >= 3 and values.shape == shape_of_one_channel:
         values = values.expand_as(x).contiguous()
     if values.shape != x.shape:
         expected = (
@@ -407,9 +410,12 @@ def make_array_function(
     def predict(rows: Any) -> Any:
         values = torch.as_tensor(np.asarray(rows), dtype=model.dtype, device=model.device)
         with torch.no_grad():
-            (out,) = model.map_rows(lambda z: (model.forward(z),), values.reshape(-1, *shape))
+            rows = values.reshape(-1, *shape)
+            (out,) = model.map_rows(lambda z: (model.forward(z),), rows)
         out = out.double().softmax(1) if probabilities else out
-        return (out if target is None else out[:, target]).cpu().numpy()
+        if target is not None:
+            out = out[:, target]
+        return out.cpu().numpy()
 
     return predict
 
@@ -478,6 +484,7 @@ def check_layers(label: str, module: nn.Module) -> None:
     """Raise `ArgumentError` if a part of the module is a program, whose layers cannot be found or have no hooks."""
     programs = ["one exported by torch.export"] if find_programs(module) else []
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
-    programs += ["one compiled to TorchScript"] if scripted else []
+    if scripted:
+        programs.append("one compiled to TorchScript")
     expected = f"a module with layers for {label}, which sets hooks on them (explain the module before its export)"
     check(not programs, "module", expected, " and ".join(programs))

@@ -73,18 +73,18 @@ class CallableExplainer(Explainer):
     ) -> Explanation:
         self._check_graph(create_graph)
         with torch.set_grad_enabled(create_graph):
-            logits = model.forward(
-                make_leaf(x, True).clone() if create_graph else x.detach().clone()
-            )
+            inputs = make_leaf(x, True) if create_graph else x.detach()
+            logits = model.forward(inputs.clone())
         classes = model.task.answer(logits.detach()) if targets is None else targets
         with torch.enable_grad():
             # a function of the user's knows what its module answers
             numbers, signs = point_at(model.task, classes, model.width)
-            out = self.function(
-                join_preprocessing(model), x if create_graph else x.detach().clone(), numbers
-            )
+            inputs_of_function = x if create_graph else x.detach().clone()
+            out = self.function(join_preprocessing(model), inputs_of_function, numbers)
         out = turn_maps(shape_like_inputs(out, x, self.label), signs)
-        return (out, logits) if create_graph else (out.detach(), logits)
+        if not create_graph:
+            out = out.detach()
+        return out, logits
 
 
 def from_callable(

@@ -166,10 +166,13 @@ class CaptumExplainer(ForeignExplainer):
         baselines = options.pop("baselines", None)
         whole = options.pop("multiply_by_inputs", True)
         whole = whole and getattr(self.method, "_multiply_by_inputs", True)
-        plain = isinstance(baselines, int | float | Tensor | None) and options.keys() <= _HARMLESS
+        plain = isinstance(baselines, int | float | Tensor | None)
+        plain = plain and options.keys() <= _HARMLESS
         if name not in _ADDITIVE or not whole or not plain:
             return None
-        references = torch.zeros_like(x[:1]) + (0 if baselines is None else baselines)
+        if baselines is None:
+            baselines = 0
+        references: Tensor = torch.zeros_like(x[:1]) + baselines
         # other methods take several baselines as one for each input
         if len(references) == 1 or name == "DeepLiftShap":
             return references
@@ -196,7 +199,8 @@ class CaptumExplainer(ForeignExplainer):
                 check(len(layers) == 1, "layer", f"the name of one layer for {self.label}", got)
             return self.method(module, *layers, **self.constructor_options)
         forward = getattr(self.method, "forward_func", None)
-        check_own_module(self.label, module if forward == module.forward else forward, model)
+        program = module if forward == module.forward else forward
+        check_own_module(self.label, program, model)
         return self.method
 
 
@@ -265,7 +269,9 @@ def from_captum(
     20
     """
     method = CaptumExplainer.find_method(method)
-    fits = layer is None or not isinstance(method, type) or "layer" in signature(method).parameters
+    fits = True
+    if layer is not None and isinstance(method, type):
+        fits = "layer" in signature(method).parameters
     check(fits, "layer", f"None ({get_class(method).__name__} takes no layer)", repr(layer))
     if one_at_a_time is None:
         one_at_a_time = not {*_SAMPLE_COUNTS}.isdisjoint(CaptumExplainer.list_parameters(method))
@@ -274,5 +280,6 @@ def from_captum(
 
 def _read_count(name: str, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
     """An option that is a number of rows; 1 if it is another thing, or does not exist."""
-    count = options.get(name, known[name].default if name in known else 1)
+    usual = known[name].default if name in known else 1
+    count = options.get(name, usual)
     return count if isinstance(count, int) else 1

@@ -96,7 +96,8 @@ class FrameExplainer(Explainer):
             returned = returned.detach().cpu()
         values = np.asarray(returned, dtype=np.float64)
         if values.ndim == 3:  # of all classes
-            values = np.take_along_axis(values, classes[:, None, None], axis=2)[..., 0]
+            of_classes = np.take_along_axis(values, classes[:, None, None], axis=2)
+            values = of_classes[..., 0]
         if values.ndim != 2 or len(values) != len(classes):
             raise ModelError(
                 f"{self.label}: expected attributions ({len(classes)}, columns), got {values.shape}"
@@ -116,7 +117,8 @@ class FrameExplainer(Explainer):
         own_width = len(table.columns)
         width = values.shape[1]
         if names is not None and set(names) == set(table.names):
-            return np.ascontiguousarray(values[:, [names.index(name) for name in table.names]])
+            order = [names.index(name) for name in table.names]
+            return np.ascontiguousarray(values[:, order])
         encoded_width = _count_encoded(function, x)
         if width == encoded_width:
             return self._sum_back(names, values, find_encoding(model, function, self.label), x)
@@ -175,7 +177,8 @@ def _compute_lightgbm(estimator: Any, frame: Any, columns: int) -> Array:
     booster = estimator if is_booster(estimator) else estimator.booster_
     contributions = np.asarray(booster.predict(frame, pred_contrib=True), dtype=np.float64)
     # one row of numbers for each input: of each output its columns and then the bias
-    return contributions.reshape(len(contributions), -1, columns + 1).transpose(0, 2, 1)
+    of_classes = contributions.reshape(len(contributions), -1, columns + 1)
+    return of_classes.transpose(0, 2, 1)
 
 
 def _compute_xgboost(estimator: Any, frame: Any) -> Array:

@@ -56,13 +56,17 @@ class LimePackageExplainer(ForeignExplainer):
             expected = "images (N, 1, H, W) or (N, 3, H, W)"
         else:
             expected = "flat features (N, F)"
-        fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
+        if images:
+            fine = rows.ndim == 4 and channels in (1, 3)
+        else:
+            fine = rows.ndim == 2
         check(fine, "inputs", f"{expected} for {self.label}", f"shape {tuple(rows.shape)}")
         predict = make_array_function(model, tuple(rows.shape[1:]), self.output == "probability")
 
         def predict_images(many: Any) -> Any:
             """Logits of images `(N, H, W, 3)`; of gray ones the model sees the first channel only."""
-            return predict(np.moveaxis(np.asarray(many), -1, 1)[:, :channels])
+            channels_first = np.moveaxis(np.asarray(many), -1, 1)
+            return predict(channels_first[:, :channels])
 
         maps = []
         for row, target in zip(rows, targets.tolist(), strict=True):
@@ -146,16 +150,16 @@ def from_lime(
         title = _CLASSES.get(method, method)
         expected = f"{', '.join([*_CLASSES, *_CLASSES.values()])}, a class or an object of lime"
         check(title in _CLASSES.values(), "method", expected, repr(method))
-        method = find_class(
-            "lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title
-        )
+        program = "lime.lime_image" if "Image" in title else "lime.lime_tabular"
+        method = find_class("lime", program, title)
     method = LimePackageExplainer.find_method(method)
     adapter = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
-        arguments = {
-            name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-            for name, value in adapter.constructor_options.items()
-        }
+        arguments = {}
+        for name, value in adapter.constructor_options.items():
+            if isinstance(value, Tensor):
+                value = value.detach().cpu().numpy()
+            arguments[name] = value
         adapter = replace(adapter, method=method(**arguments), constructor_options={})
     mode = getattr(adapter.method, "mode", "classification")
     check(mode == "classification", "method", "an explainer of classifiers", f"mode {mode!r}")
@@ -170,7 +174,10 @@ def _seed_object(method: Any, seed: int) -> Iterator[None]:
         getattr(method, "base", None),
         getattr(method, "discretizer", None),
     )
-    before = [(holder, dict(vars(holder))) for holder in holders if hasattr(holder, "random_state")]
+    before = []
+    for holder in holders:
+        if hasattr(holder, "random_state"):
+            before.append((holder, dict(vars(holder))))
     shared = np.random.RandomState(seed)
     try:
         for holder, _ in before:

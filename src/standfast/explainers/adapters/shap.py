@@ -114,7 +114,8 @@ class SHAPExplainer(ForeignExplainer):
         out = torch.zeros_like(rows)
         for target in sorted(set(targets.tolist())):
             at = targets == target
-            out[at] = self._compute_values(self._build(model, rows, target), rows[at], targets[at])
+            method = self._build(model, rows, target)
+            out[at] = self._compute_values(method, rows[at], targets[at])
         return out
 
     def _build(self, model: Model, rows: Tensor, target: int) -> Any:
@@ -131,9 +132,9 @@ class SHAPExplainer(ForeignExplainer):
             )
 
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
-        passed: Any = (
-            rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
-        )
+        passed: Any = rows.clone()
+        if not _takes_module(get_class(explainer)):
+            passed = rows.flatten(1).cpu().numpy()
         parameters = self.list_parameters(explainer)
         silent = "silent" in parameters or any(
             parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
@@ -242,16 +243,17 @@ def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
     return samples if _takes_module(kind) else samples * references
 
 
-def _select_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
+def _select_targets(returned: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
     """Attributions `(n, *shape)` of the target classes from what shap returns.
 
     Classes may be a last axis or a list, or there may be one class only.
     """
-    if isinstance(found, list):
-        found = np.stack(found, axis=-1)
-    if not isinstance(found, np.ndarray | Tensor):
-        raise ModelError(f"{label}: expected attributions as an array, got {type(found).__name__}")
-    values = torch.as_tensor(found, dtype=rows.dtype, device=rows.device)
+    if isinstance(returned, list):
+        returned = np.stack(returned, axis=-1)
+    if not isinstance(returned, np.ndarray | Tensor):
+        got = type(returned).__name__
+        raise ModelError(f"{label}: expected attributions as an array, got {got}")
+    values = torch.as_tensor(returned, dtype=rows.dtype, device=rows.device)
     flat = rows.flatten(1)
     shapes = (tuple(rows.shape), tuple(flat.shape))
     if tuple(values.shape) not in shapes:

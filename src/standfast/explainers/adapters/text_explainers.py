@@ -108,30 +108,34 @@ class TextExplainer(Explainer):
                 ) from error
             self._compare(box, around, at, logits[firsts_of_batch].to(at))
             # gradients sum to 0 over an embedding behind a layer normalisation
-            values = (
-                explained.norm(dim=1) if self.explainer.plain_gradient else _sum_channels(explained)
-            )
-            values = values.to(maps)
-            present = find_present(rows[list(batch.rows)]).cpu().numpy()
-            maps[list(batch.rows)] = batch.sum_tokens(values, around, present, rows.shape[1])
+            if self.explainer.plain_gradient:
+                values = explained.norm(dim=1).to(maps)
+            else:
+                values = _sum_channels(explained).to(maps)
+            numbers = list(batch.rows)
+            present = find_present(rows[numbers]).cpu().numpy()
+            maps[numbers] = batch.sum_tokens(values, around, present, rows.shape[1])
         return maps[inverse].to(x.dtype), logits
 
     def _set_baseline(self, box: TextBox, embedded: EmbeddedText, model: Model) -> Explainer:
         """The explainer with the embedding of what stands in the place of removed words."""
-        unset = [
-            option
-            for option in self.explainer.removal_options
-            if getattr(self.explainer, option) is None
-        ]
+        unset = []
+        for option in self.explainer.removal_options:
+            if getattr(self.explainer, option) is None:
+                unset.append(option)
         if not unset or model.reference is None:
             return self.explainer
+        code = float(model.reference.baseline[0])
         # words of the texts: no one of them stands for all
-        retrieved = len(model.reference.rows) > 1
-        code = np.array([[float(GONE if retrieved else model.reference.baseline[0])]])
-        reading = box.reader.read(code)[0]
+        if len(model.reference.rows) > 1:
+            code = float(GONE)
+        reading = box.reader.read(np.array([[code]]))[0]
         ids = reading.ids[reading.first : reading.last]
-        number = int(ids[0]) if len(ids) == 1 else box.network.padding
-        vector = embedded.embed(torch.tensor([[number]]))[0, :, 0]
+        number = box.network.padding
+        if len(ids) == 1:
+            number = int(ids[0])
+        embeddings = embedded.embed(torch.tensor([[number]]))
+        vector = embeddings[0, :, 0]
         return dataclasses.replace(self.explainer, **{unset[0]: tuple(vector.tolist())})  # type: ignore[type-var]
 
     def _compare(self, box: TextBox, around: bool, found: Tensor, expected: Tensor) -> None:
@@ -142,9 +146,11 @@ class TextExplainer(Explainer):
         first = found[:_COMPARED].double()
         expected_logits = expected[:_COMPARED].double()
         precision = find_input_types(box.network.module)[0]
-        allowed = torch.finfo(precision).eps ** (2 / 3) * float(expected_logits.abs().max())
+        largest = float(expected_logits.abs().max())
+        allowed = torch.finfo(precision).eps ** (2 / 3) * largest
         if not torch.allclose(first, expected_logits, rtol=0, atol=allowed, equal_nan=True):
-            got = f"differences of up to {float((first - expected_logits).abs().max()):.2g}"
+            difference = float((first - expected_logits).abs().max())
+            got = f"differences of up to {difference:.2g}"
             raise ModelError(f"{self.label}: {_EXPECTED}, got {got}. {_HINT}")
         compared.add(around)
 
@@ -189,10 +195,11 @@ class TextFunctionExplainer(Explainer):
         values = getattr(explained, "values", explained)
         pieces = getattr(explained, "data", None)
         if not hasattr(values, "__len__") or len(values) != len(texts):
-            got = f"{len(values)}" if hasattr(values, "__len__") else type(values).__name__
-            raise ModelError(
-                f"{self.label}: expected numbers for each of {len(texts)} texts, got {got}"
-            )
+            got = type(values).__name__
+            if hasattr(values, "__len__"):
+                got = str(len(values))
+            expected = f"numbers for each of {len(texts)} texts"
+            raise ModelError(f"{self.label}: expected {expected}, got {got}")
         maps = torch.zeros(rows.shape, dtype=torch.float64)
         for row, (map_, words) in enumerate(zip(values, written, strict=True)):
             numbers = torch.as_tensor(np.asarray(map_, dtype=np.float64))
@@ -200,20 +207,23 @@ class TextFunctionExplainer(Explainer):
                 numbers = numbers[:, int(classes_of_batch[row])]
             there = words.ends > words.starts
             if pieces is not None:
-                ends = np.cumsum([len(piece) for piece in pieces[row]])
-                spans = [
-                    (int(end) - len(piece), int(end))
-                    for piece, end in zip(pieces[row], ends, strict=True)
-                ]
-                reading = assign_tokens(
-                    Tokens(range(len(spans)), spans, [False] * len(spans)), words, 0, None
-                )
-                batch = Batch([row], [reading], len(spans), None)
-                maps[row] = batch.sum_tokens(numbers[None], True, there[None], len(there))[0]
+                spans = []
+                end = 0
+                for piece in pieces[row]:
+                    start = end
+                    end = start + len(piece)
+                    spans.append((start, end))
+                count = len(spans)
+                tokens = Tokens(range(count), spans, [False] * count)
+                reading = assign_tokens(tokens, words, 0, None)
+                batch = Batch([row], [reading], count, None)
+                sums = batch.sum_tokens(numbers[None], True, there[None], len(there))
+                maps[row] = sums[0]
             elif len(numbers) == there.sum():
                 maps[row, torch.from_numpy(there)] = numbers
             else:
-                got = f"{len(numbers)} for the {int(there.sum())} of {words.text!r}"
+                count_of_words = int(there.sum())
+                got = f"{len(numbers)} for the {count_of_words} of {words.text!r}"
                 hint = "standfast.texts.split_words gives them; punctuation marks are words, too"
                 raise ModelError(
                     f"{self.label}: expected a number for each word of a text, got {got} ({hint})"
@@ -232,25 +242,26 @@ def _predict(
         )
     with torch.no_grad():
         logits = model.forward(x.detach())
-    return box, logits, model.task.answer(logits) if targets is None else targets
+    if targets is None:
+        targets = model.task.answer(logits)
+    return box, logits, targets
 
 
 def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The different texts, given what is explained; the place of one row of each, and of each row's text among them."""
     answers = classes.reshape(len(classes), -1).to(x)
-    _, firsts, inverse = np.unique(
-        torch.cat([x, answers], 1).cpu().numpy(), axis=0, return_index=True, return_inverse=True
-    )
-    first, back = (
-        torch.from_numpy(numbers.reshape(-1)).to(x.device) for numbers in (firsts, inverse)
-    )
+    asked_of_rows = torch.cat([x, answers], 1).cpu().numpy()
+    _, firsts, inverse = np.unique(asked_of_rows, axis=0, return_index=True, return_inverse=True)
+    first = torch.from_numpy(firsts.reshape(-1)).to(x.device)
+    back = torch.from_numpy(inverse.reshape(-1)).to(x.device)
     return x[first], first, back
 
 
 def _sum_channels(maps: Tensor) -> Tensor:
     """A number for each token of maps `(n, dim, T)`: the sum over channels, or what all of them have in common."""
-    same = (maps == maps[:, :1]).all(1)
-    return torch.where(same, maps[:, 0], maps.sum(1))
+    first = maps[:, 0]
+    is_same = (maps == first[:, None]).all(1)
+    return torch.where(is_same, first, maps.sum(1))
 
 
 def fit_text_explainer(
@@ -265,7 +276,9 @@ def fit_text_explainer(
     """
     if not isinstance(explainer, str | Explainer | type) and callable(explainer):
         return TextFunctionExplainer(explainer, title(explainer))
-    fitted = get(explainer() if isinstance(explainer, type) else explainer)
+    if isinstance(explainer, type):
+        explainer = explainer()
+    fitted = get(explainer)
     inner = getattr(fitted, "explainer", None)
     if isinstance(inner, Explainer):  # such as the control with random weights
         return dataclasses.replace(fitted, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]

@@ -196,9 +196,8 @@ class TreeSHAPExplainer(Explainer):
         """The rows of the background `(B, F)`; None without one, and for an explainer of shap that was made before."""
         if self.background is None or not isinstance(self.method, type):
             return None
-        return resolve_background(
-            model, x, None if self.background == "reference" else self.background
-        )
+        background = None if self.background == "reference" else self.background
+        return resolve_background(model, x, background)
 
     def _find_reading(self, model: Model, x: Tensor) -> TreeReading:
         """The trees of the model, read once."""
@@ -280,10 +279,12 @@ class TreeSHAPExplainer(Explainer):
             encoded: inputs as the trees get them, `(N, E)`.
             references: the rows of the background, `(B, E)`; None without one.
         """
-        rows = game.trees.mix_rows(
-            encoded if references is None else np.concatenate([encoded, references])
-        )
-        tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device).clamp(*model.bounds)
+        known_rows = encoded
+        if references is not None:
+            known_rows = np.concatenate([encoded, references])
+        rows = game.trees.mix_rows(known_rows)
+        tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device)
+        tried = tried.clamp(*model.bounds)
         (logits,) = model.map_rows(lambda z: (model.forward(z),), tried)
         values = game.compute(tried.cpu().numpy())
         spread = _measure_answers(logits, model)
@@ -384,8 +385,11 @@ def _choose_outputs(values: Array, classes: Tensor, model: Model, x: Tensor) -> 
     outputs = torch.from_numpy(np.ascontiguousarray(values)).to(x.device)
     # of two classes, shap explains class 1
     if outputs.shape[2] == 1 and not isinstance(model.task, Regression):
-        return torch.where(classes[:, None] == 1, outputs[..., 0], -outputs[..., 0])
-    chosen = model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1)
+        of_second = outputs[..., 0]
+        is_second = classes[:, None] == 1
+        return torch.where(is_second, of_second, -of_second)
+    numbers = model.task.describe(classes)[:, None, None]
+    chosen = numbers.expand(-1, x.shape[1], 1)
     return outputs.gather(2, chosen)[..., 0]
 
 

@@ -109,10 +109,11 @@ class Trees:
 
     def _rank_thresholds(self, inner: Array) -> Array:
         """`x <= t` if and only if the number of thresholds below x is at most the number of those below t."""
-        ranks: Array = np.zeros_like(self.ensemble.thresholds)
+        thresholds = self.ensemble.thresholds
+        ranks: Array = np.zeros_like(thresholds)
         for feature, cuts in self.cuts.items():
             at = inner & (self.ensemble.features == feature)
-            ranks[at] = np.searchsorted(cuts, self.ensemble.thresholds[at])
+            ranks[at] = np.searchsorted(cuts, thresholds[at])
         return ranks
 
     def rank(self, rows: Array) -> Array:
@@ -123,9 +124,11 @@ class Trees:
         rows = rows.astype(self.ensemble.input_dtype)
         ranks = np.zeros_like(rows)
         for feature, cuts in self.cuts.items():
-            ranks[:, feature] = np.searchsorted(cuts, rows[:, feature].astype(np.float64))
+            values = rows[:, feature].astype(np.float64)
+            ranks[:, feature] = np.searchsorted(cuts, values)
         # a missing value goes the way that the tree has for it
-        return np.asarray(np.where(np.isnan(rows), rows, ranks))
+        is_missing = np.isnan(rows)
+        return np.asarray(np.where(is_missing, rows, ranks))
 
     def with_own_background(self, logits: Tensor | None) -> TreeGame:
         """The game with what shap's explainer was made with: rows with these logits `(B, classes)`, or none."""
@@ -141,7 +144,8 @@ class Trees:
 
     def _average(self, references: Array) -> Array:
         """The mean of what the trees answer for references, as shap has it: `(outputs,)`."""
-        expected = np.asarray(self.ensemble.predict(references).mean(0)).reshape(-1)
+        answers = self.ensemble.predict(references)
+        expected = np.asarray(answers.mean(0)).reshape(-1)
         if self.ensemble.model_output == "probability_doubled":
             return np.concatenate([1 - expected, expected])
         return expected
@@ -153,10 +157,11 @@ class Trees:
         for feature in range(known.shape[1]):
             cuts = self.cuts.get(feature, np.zeros(0))
             cuts = cuts[np.isfinite(cuts)]
-            between = [cuts[:1] - 1, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + 1]
-            mixed[:, feature] = generator.choice(
-                np.concatenate([*between, known[:, feature]]), _TRIED
-            )
+            middles = (cuts[1:] + cuts[:-1]) / 2
+            below = cuts[:1] - 1
+            above = cuts[-1:] + 1
+            values = np.concatenate([below, middles, above, known[:, feature]])
+            mixed[:, feature] = generator.choice(values, _TRIED)
         return mixed
 
     def predict(self, sums: Array) -> Array:
@@ -186,15 +191,17 @@ class TreeGame:
         """Attributions `(N, features, outputs)` of encoded rows, float64. Equal rows are computed once."""
         different = number_rows(rows)
         firsts = [numbers[0] for numbers in different.values()]
+        ranked = self.trees.rank(rows[firsts])
         with silence():
-            values_of_rows = self._explainer.shap_values(
-                self.trees.rank(rows[firsts]), check_additivity=False
-            )
+            values_of_rows = self._explainer.shap_values(ranked, check_additivity=False)
         computed = np.asarray(values_of_rows, dtype=np.float64)
         values = np.empty((len(rows), *computed.shape[1:]))
         for number, numbers in enumerate(different.values()):
             values[numbers] = computed[number]
-        return values[..., None] if values.ndim == 2 else values
+        # shap leaves the axis of a single output out
+        if values.ndim == 2:
+            return values[..., None]
+        return values
 
     @property
     def base(self) -> Array:
@@ -203,16 +210,16 @@ class TreeGame:
         A threshold of scores shifts it, and no attribution.
         """
         source = self.trees.source
-        outputs = (
-            np.asarray(self._explainer.expected_value, dtype=np.float64).reshape(-1) + source.shift
-        )
+        expected = np.asarray(self._explainer.expected_value, dtype=np.float64)
+        outputs = expected.reshape(-1) + source.shift
         if self._logits is None or self.trees.of_probabilities:
             return outputs
+        logits = self._logits.double()
         if source.gives_numbers:  # shap's own base is wrong for CatBoost
-            return np.asarray(self._logits.double().mean(0).cpu().numpy())
+            return np.asarray(logits.mean(0).cpu().numpy())
         if len(outputs) > 1:
             # shap's own base is wrong for XGBoost with several classes; a constant for all classes cancels
-            return np.asarray(self._logits.double().log_softmax(1).mean(0).cpu().numpy())
+            return np.asarray(logits.log_softmax(1).mean(0).cpu().numpy())
         return outputs
 
 
@@ -246,13 +253,15 @@ class TreeReading:
     def _make_game(self, model: Model, references: Tensor | None) -> TreeGame:
         if references is None:
             return self.trees.with_own_background(self._own_logits)
-        prepared = None if self._references is None else self._references.find(references)
+        prepared = None
+        if self._references is not None:
+            prepared = self._references.find(references)
         if prepared is None:
             encoded = self.trees.source.encode(references)
             logits = self.trees.source.predict(model, encoded)
         else:
-            encoded = prepared[0].numpy()
-            logits = prepared[1]
+            encoded_rows, logits = prepared
+            encoded = encoded_rows.numpy()
         return self.trees.with_background(encoded, logits)
 
     def encode(self, x: Tensor) -> Array:
@@ -272,8 +281,13 @@ class TreeReading:
 
     def find_outputs(self, x: Tensor) -> Tensor | None:
         """What the module answers to inputs `(N, F)`, `(N, ...)`; None where it was not asked before."""
-        prepared = None if self._inputs is None else self._inputs.find(x)
-        return None if prepared is None else prepared[1]
+        if self._inputs is None:
+            return None
+        prepared = self._inputs.find(x)
+        if prepared is None:
+            return None
+        _, outputs = prepared
+        return outputs
 
     @contextlib.contextmanager
     def preparing(self, model: Model, x: Tensor, references: Tensor) -> Iterator[None]:
@@ -284,10 +298,8 @@ class TreeReading:
         before = self._inputs, self._references
         reader = model.undecided
         source = self.trees.source
-        different_inputs = x[[numbers[0] for numbers in number_rows(x.cpu().numpy()).values()]]
-        different_rows = references[
-            [numbers[0] for numbers in number_rows(references.cpu().numpy()).values()]
-        ]
+        different_inputs = x[_find_firsts(x)]
+        different_rows = references[_find_firsts(references)]
 
         def run(rows: Tensor) -> tuple[Tensor, Tensor]:
             return torch.as_tensor(self.encode(rows)), reader.forward(rows)
@@ -296,9 +308,8 @@ class TreeReading:
             columns = reader.map_rows(run, different_inputs, evaluations=0)
         encoded = source.encode(different_rows)
         self._inputs = KnownRows(different_inputs, columns)
-        self._references = KnownRows(
-            different_rows, (torch.as_tensor(encoded), source.predict(model, encoded))
-        )
+        logits = source.predict(model, encoded)
+        self._references = KnownRows(different_rows, (torch.as_tensor(encoded), logits))
         try:
             yield
         finally:
@@ -309,9 +320,9 @@ class KnownRows:
     """Rows `(N, F)` of which something is known: tensors `(N, ...)`."""
 
     def __init__(self, rows: Tensor, columns: tuple[Tensor, ...]) -> None:
-        self._numbers = {
-            row: numbers[0] for row, numbers in number_rows(rows.cpu().numpy()).items()
-        }
+        self._numbers: dict[bytes, int] = {}
+        for row, numbers in number_rows(rows.cpu().numpy()).items():
+            self._numbers[row] = numbers[0]
         self._columns = columns
 
     def find(self, rows: Tensor) -> tuple[Tensor, ...] | None:
@@ -342,18 +353,27 @@ def number_rows(rows: Array) -> dict[bytes, list[int]]:
     return numbers
 
 
+def _find_firsts(rows: Tensor) -> list[int]:
+    """The first place of each of the different rows `(N, F)`."""
+    numbers_of_rows = number_rows(rows.cpu().numpy())
+    return [numbers[0] for numbers in numbers_of_rows.values()]
+
+
 def _digest(rows: Tensor) -> bytes:
     """Of the values of rows `(B, F)`, their type and their shape."""
     header = f"{rows.dtype} {tuple(rows.shape)} ".encode()
-    return hashlib.sha256(header + rows.detach().cpu().contiguous().numpy().tobytes()).digest()
+    values = rows.detach().cpu().contiguous().numpy()
+    return hashlib.sha256(header + values.tobytes()).digest()
 
 
 def make_probabilities(sums: Array) -> Array:
     """Probabilities `(N, classes)` from log-odds `(N, 1)` or margins `(N, classes)`."""
     if sums.shape[1] == 1:
         sums = np.concatenate([-sums / 2, sums / 2], axis=1)
-    shares = np.exp(sums - sums.max(1, keepdims=True))
-    return np.asarray(shares / shares.sum(1, keepdims=True))
+    largest = sums.max(1, keepdims=True)
+    shares = np.exp(sums - largest)
+    total = shares.sum(1, keepdims=True)
+    return np.asarray(shares / total)
 
 
 @contextlib.contextmanager

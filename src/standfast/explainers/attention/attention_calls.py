@@ -60,11 +60,12 @@ def compute_attention_weights(
     tensor([[1.0000, 0.0000],
             [0.5000, 0.5000]])
     """
-    scores = (
-        query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    )
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    scores = query @ key.transpose(-2, -1) * scale
     if causal:
-        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        everything = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        allowed = everything.tril()
         scores = scores.masked_fill(~allowed, -math.inf)
     if mask is not None:
         if mask.dtype == torch.bool:
@@ -115,8 +116,9 @@ class PlainAttention(FunctionMode):
     ) -> Tensor:
         """In place of `torch.nn.functional.scaled_dot_product_attention`, whose arguments these are."""
         if options.get("enable_gqa"):  # several queries share a key and its value
-            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+            heads = query.shape[-3]
+            key = key.repeat_interleave(heads // key.shape[-3], -3)
+            value = value.repeat_interleave(heads // value.shape[-3], -3)
         weights = compute_attention_weights(query, key, attn_mask, is_causal, options.get("scale"))
         # the fused function has no other switch: it drops weights whenever the probability is above 0
         if dropout_p > 0:
@@ -126,10 +128,9 @@ class PlainAttention(FunctionMode):
     def _open(self, func: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch that is written in Python such that the functions that it calls are seen."""
         # the number of heads is the fifth argument of torch's `multi_head_attention_forward`
-        before, self._heads = (
-            self._heads,
-            kwargs.get("num_heads", args[4] if len(args) > 4 else None),
-        )
+        before = self._heads
+        heads = args[4] if len(args) > 4 else None
+        self._heads = kwargs.get("num_heads", heads)
         try:
             with self:
                 return _run_body(func)(*args, **kwargs)
@@ -181,7 +182,8 @@ class AttentionWatch(PlainAttention):
         if plain == "softmax":
             self._note_softmax(result, args, kwargs)
         elif plain in _KEEPS_WEIGHTS and args and id(args[0]) in self._candidates:
-            _, shape = self._candidates[id(args[0])]
+            source = args[0]
+            _, shape = self._candidates[id(source)]
             # another shape of the last two axes: these are no longer queries and keys
             if isinstance(result, Tensor) and result.shape[-2:] == shape[-2:]:
                 self._candidates[id(result)] = result, shape
@@ -190,8 +192,10 @@ class AttentionWatch(PlainAttention):
         return result
 
     def _note_softmax(self, result: Tensor, args: list[Any], kwargs: dict[str, Any]) -> None:
-        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if result.ndim >= 3 and axis in (-1, result.ndim - 1):
+        axis = args[1] if len(args) > 1 else None
+        axis = kwargs.get("dim", axis)
+        last_axes = (-1, result.ndim - 1)
+        if result.ndim >= 3 and axis in last_axes:
             shape = tuple(result.shape)
             # within nn.MultiheadAttention, which joins the two axes
             if self._heads is not None and result.ndim == 3:
@@ -201,7 +205,8 @@ class AttentionWatch(PlainAttention):
     def _multiply(self, func: Callable[..., Any], left: Tensor, right: Tensor) -> Any:
         if id(left) not in self._candidates:
             return func(left, right)
-        return func(self._keep(left, self._candidates[id(left)][1]), right)
+        _, shape = self._candidates[id(left)]
+        return func(self._keep(left, shape), right)
 
     def _contract(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An `einsum`, in which weights take part if it is a sum over their last axis, and over that alone."""
@@ -209,15 +214,15 @@ class AttentionWatch(PlainAttention):
         operands = args[1:]
         if isinstance(equation, str) and len(operands) == 2 and isinstance(operands[0], Tensor):
             terms, _, out = equation.replace(" ", "").partition("->")
-            for position, (term, operand) in enumerate(
-                zip(terms.split(","), operands, strict=False)
-            ):
-                if (
-                    id(operand) in self._candidates
-                    and term[-1] not in out
-                    and set(term[:-1]) <= set(out)
-                ):
-                    operands[position] = self._keep(operand, self._candidates[id(operand)][1])
+            pairs = zip(terms.split(","), operands, strict=False)
+            for position, (term, operand) in enumerate(pairs):
+                if id(operand) not in self._candidates:
+                    continue
+                sums_last = term[-1] not in out
+                keeps_others = set(term[:-1]) <= set(out)
+                if sums_last and keeps_others:
+                    _, shape = self._candidates[id(operand)]
+                    operands[position] = self._keep(operand, shape)
         return func(equation, *operands, **kwargs)
 
     def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:

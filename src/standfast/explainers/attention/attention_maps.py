@@ -67,7 +67,8 @@ class AttentionExplainer(Explainer):
             gradients = list(torch.autograd.grad(scores.sum(), differentiated, **options))
         with torch.set_grad_enabled(create_graph):
             deciding = find_deciding_tokens(gradients[-1].detach())
-            relevance = self.follow(deciding, weights, gradients if self.uses_gradients else [])
+            used_gradients = gradients if self.uses_gradients else []
+            relevance = self.follow(deciding, weights, used_gradients)
             grid = find_token_grid(
                 weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label
             )
@@ -87,7 +88,8 @@ class AttentionExplainer(Explainer):
         tokens = weights[0].shape[-1]
         for layer, of_layer in enumerate(weights, 1):
             problem = ""
-            if of_layer.ndim == 4 and of_layer.shape[0] != rows and of_layer.shape[0] % rows == 0:
+            parts = of_layer.shape[0]
+            if of_layer.ndim == 4 and parts != rows and parts % rows == 0:
                 problem = f"attention within {of_layer.shape[0] // rows} windows of each input"
             elif of_layer.ndim != 4 or of_layer.shape[0] != rows:
                 problem = f"weights of shape {tuple(of_layer.shape)} for a batch of {rows} (small batches are padded)"
@@ -144,7 +146,9 @@ def spread_tokens(
     special = relevance.shape[1] - math.prod(grid)
     # rows of a batch must not depend on each other, so each is looked at
     at_end = deciding[:, -1:] == 1
-    kept = torch.where(at_end, relevance[:, : tokens - special], relevance[:, special:])
+    first_tokens = relevance[:, : tokens - special]
+    last_tokens = relevance[:, special:]
+    kept = torch.where(at_end, first_tokens, last_tokens)
     if x.ndim == 2:
         return kept
     maps = resize(kept.reshape(len(x), 1, *grid), x, interpolation)

@@ -17,10 +17,14 @@ Grid = Sequence[int]
 
 def check_grid(grid: Grid | None, name: str) -> tuple[int, ...] | None:
     """The grid as a tuple, or `None`; raises `ArgumentError` unless it is whole numbers of at least 1."""
-    fine = grid is None or (isinstance(grid, list | tuple) and len(grid) > 0)
-    fine = fine and all(type(n) is int and n >= 1 for n in grid or ())
+    if grid is None:
+        return None
+    fine = isinstance(grid, list | tuple) and len(grid) > 0
+    if fine:
+        for length in grid:
+            fine = fine and type(length) is int and length >= 1
     check(fine, name, "None, or whole numbers of at least 1 such as (14, 14)", repr(grid))
-    return None if grid is None else tuple(grid)
+    return tuple(grid)
 
 
 GridOption = Annotated[Grid | None, check_grid]
@@ -48,14 +52,17 @@ def find_token_grid(
     >>> find_token_grid(197, (3, 224, 224), None, None, "attention_rollout")
     (14, 14)
     """
-    spatial = tuple(shape[1:]) if len(shape) > 1 else tuple(shape)
-    has_patches = convolved is not None and len(convolved) == len(spatial)
-    patches = tuple(convolved) if convolved is not None and has_patches else None
+    # a vector of features has one axis, without channels
+    has_channels = len(shape) > 1
+    spatial = tuple(shape[1:]) if has_channels else tuple(shape)
+    patches = None
+    if convolved is not None and len(convolved) == len(spatial):
+        patches = tuple(convolved)
     if wanted is not None:
         _check_grid(wanted, tokens, spatial, patches)
         return tuple(wanted)
     candidates = [] if patches is None else [patches]
-    divisor = math.gcd(*spatial) if len(shape) > 1 else 1
+    divisor = math.gcd(*spatial) if has_channels else 1
     for size in range(1, divisor + 1):
         if divisor % size == 0:
             candidates.append(tuple(length // size for length in spatial))
@@ -70,20 +77,22 @@ def find_token_grid(
 
 def _leaves_few(tokens: int, grid: Sequence[int]) -> bool:
     """Whether the tokens are those of a grid, and a few special ones."""
-    return 0 <= tokens - math.prod(grid) <= _MOST_SPECIAL
+    special = tokens - math.prod(grid)
+    return 0 <= special <= _MOST_SPECIAL
 
 
 def _check_grid(
     grid: Grid, tokens: int, spatial: Sequence[int], patches: Sequence[int] | None
 ) -> None:
     """Raise `ArgumentError` for a user's grid of other axes, or of too many or too few positions."""
-    fits = len(grid) == len(spatial) and math.prod(grid) <= tokens
+    positions = math.prod(grid)
+    fits = len(grid) == len(spatial) and positions <= tokens
     expected = f"{len(spatial)} numbers with a product of at most {tokens}, the number of tokens"
     check(fits, "grid", expected, repr(grid))
     if patches is not None and _leaves_few(tokens, patches):  # else patches would be left out
         least = math.prod(patches)
         expected = f"{len(spatial)} numbers with a product of at least {least}, since patches are {patches}"
-        check(math.prod(grid) >= least, "grid", expected, repr(grid))
+        check(positions >= least, "grid", expected, repr(grid))
 
 
 def arrange_tokens(tokens: Tensor, grid: tuple[int, ...]) -> Tensor:
@@ -94,5 +103,7 @@ def arrange_tokens(tokens: Tensor, grid: tuple[int, ...]) -> Tensor:
     tensor([[[[1., 2.],
               [3., 4.]]]])
     """
-    kept = tokens[:, tokens.shape[1] - math.prod(grid) :]
-    return kept.transpose(1, 2).reshape(len(tokens), tokens.shape[2], *grid)
+    inputs, count, features = tokens.shape
+    special = count - math.prod(grid)
+    kept = tokens[:, special:]
+    return kept.transpose(1, 2).reshape(inputs, features, *grid)

@@ -89,9 +89,10 @@ class FullGrad(GradientExplainer):
         with torch.set_grad_enabled(create_graph):
             maps = self._psi(product, x)
             for name, layer, bias in terms:
-                placed = (
-                    bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
-                )
+                if x.ndim > 2:
+                    placed = bias.ndim == x.ndim
+                else:
+                    placed = bias.shape == x.shape and layer is None
                 if placed and not isinstance(layer, nn.Linear):
                     if len(bias) != len(x):
                         expected = f"the output of layer {name!r} to have a row for each input"
@@ -106,16 +107,21 @@ class FullGrad(GradientExplainer):
         values = values.abs()
         if like.ndim == 2:
             values = values[:, None]  # features are positions
-        axes = tuple(range(2 if self.rescale == "channel" else 1, values.ndim))
+        first_axis = 2 if self.rescale == "channel" else 1
+        axes = tuple(range(first_axis, values.ndim))
         low = values.amin(axes, keepdim=True)
         high = values.amax(axes, keepdim=True)
-        varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        width = high - low
+        rounding = _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        varies = width.detach() > rounding
         # both branches are computed, and 0 / 0 in the one that is not taken would make the gradient NaN
-        values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
+        shares = (values - low) / torch.where(varies, width, 1.0)
+        values = torch.where(varies, shares, 0.0)
         if like.ndim == 2:
             return values[:, 0]
         # upsampling is linear, so it may follow the sum
-        return resize(values.sum(1, keepdim=True), like[:, :1], "linear")
+        total = values.sum(1, keepdim=True)
+        return resize(total, like[:, :1], "linear")
 
 
 @dataclass(frozen=True)
@@ -145,15 +151,16 @@ def _compute_terms(
         )
     with torch.set_grad_enabled(create_graph):
         product = x * gradients[0]
-        terms = [
-            (
-                run.name,
-                run.layer,
-                torch.zeros_like(run.bias) if gradient is None else gradient * run.bias,
-            )
-            for run, gradient in zip(runs, gradients[1:], strict=True)
-        ]
-    return product, terms, logits if create_graph else logits.detach()
+        terms = []
+        for run, gradient in zip(runs, gradients[1:], strict=True):
+            if gradient is None:
+                term = torch.zeros_like(run.bias)
+            else:
+                term = gradient * run.bias
+            terms.append((run.name, run.layer, term))
+    if not create_graph:
+        logits = logits.detach()
+    return product, terms, logits
 
 
 @contextlib.contextmanager
@@ -172,7 +179,8 @@ def _record_runs(model: Model, x: Tensor, runs: list[_Run]) -> Iterator[None]:
             constant = not out.requires_grad
             if constant:
                 out = out.detach().requires_grad_(True)
-            runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))
+            bias_of_output = _expand_bias(layer, bias, out)
+            runs.append(_Run(name, layer, get_gradient_edge(out), bias_of_output))
             # a layer that works in place may not write to what is a leaf of the graph now
             return out.clone() if constant else None
 
@@ -222,4 +230,5 @@ def _expand_bias(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
     """The bias `(K,)` in the shape of the output, along the axis of the layer's channels."""
     if isinstance(layer, nn.Linear):
         return bias.expand_as(out)
-    return bias.reshape(-1, *[1] * (out.ndim - 2)).expand_as(out)
+    positions = [1] * (out.ndim - 2)
+    return bias.reshape(-1, *positions).expand_as(out)

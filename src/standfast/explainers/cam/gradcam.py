@@ -130,7 +130,8 @@ class GradCAM(Explainer):
             ) as kept,
             torch.enable_grad(),
         ):
-            logits = model.forward(make_leaf(x, True) if create_graph else x.detach().clone())
+            inputs = make_leaf(x, True) if create_graph else x.detach().clone()
+            logits = model.forward(inputs)
             output = kept.find(logits)
             gradient = compute_gradient(select_scores(model, logits, targets), output, create_graph)
         with torch.set_grad_enabled(create_graph):
@@ -142,11 +143,14 @@ class GradCAM(Explainer):
     def make_maps(self, kept: KeptOutput, gradient: Tensor, output: Tensor, x: Tensor) -> Tensor:
         """The maps like `x` from a layer's output and the gradient of the target's logit by it."""
         gradient = kept.arrange(gradient)
+        positions = tuple(range(2, gradient.ndim))
         # Equation 1: `a_k`
-        weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+        weights = gradient.mean(positions, keepdim=True)
         # Equation 2, before its rectifier
         maps = (weights * kept.arrange(output)).sum(1, keepdim=True)
-        return resize(F.relu(maps) if self.relu else maps, x, self.interpolation)
+        if self.relu:
+            maps = F.relu(maps)
+        return resize(maps, x, self.interpolation)
 
 
 @dataclass(eq=False)
@@ -215,7 +219,8 @@ class KeptOutput(FunctionMode):
     def layers(self) -> list[tuple[str, nn.Module]]:
         """The layers whose outputs have to be kept."""
         if self.wanted is not None:
-            return [(self.wanted, find_layer(self.module, self.wanted))]
+            layer = find_layer(self.module, self.wanted)
+            return [(self.wanted, layer)]
         return _list_layers(self.module, _CONVOLUTIONS) + self.norms
 
     def run(
@@ -223,9 +228,12 @@ class KeptOutput(FunctionMode):
     ) -> Any:
         """Keep what is concatenated along the channels."""
         out = func(*args, **kwargs)
-        fits = out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
-        axes = [*args[1:], *kwargs.values()]
-        if fits and axes and axes[-1] in (1, 1 - out.ndim):
+        is_like_inputs = out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
+        if not out.requires_grad or not is_like_inputs:
+            return out
+        # the axis stands last
+        options = [*args[1:], *kwargs.values()]
+        if options and options[-1] in (1, 1 - out.ndim):
             return self._keep("", None, out)
         return out
 
@@ -249,7 +257,8 @@ class KeptOutput(FunctionMode):
         # what comes before is left out of the graph, which then begins here
         if self.detached and not out.requires_grad:
             out = out.detach().requires_grad_(True)
-        self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
+        attentions = len(self.watch.weights) if self.watch else 0
+        self.runs.append(_Run(name, layer, out, attentions))
         return out.clone()  # the next layer may work in place
 
     def _is_inner_series(self, out: Any) -> bool:
@@ -265,9 +274,10 @@ class KeptOutput(FunctionMode):
         """Whether it has a value for each channel at each position, or for each feature of each token."""
         if not isinstance(out, Tensor) or out.ndim < 3 or len(out) != len(self.x):
             return False
-        return out.ndim == self.x.ndim or (
-            out.ndim == 3 < self.x.ndim and not isinstance(layer, _FEATURES_SECOND)
-        )
+        if out.ndim == self.x.ndim:
+            return True
+        is_of_tokens = out.ndim == 3 < self.x.ndim
+        return is_of_tokens and not isinstance(layer, _FEATURES_SECOND)
 
     def _has_tokens(self, layer: nn.Module, out: Tensor) -> bool:
         """Whether a layer normalisation is that of tokens, not of channels `(N, K, h, w)` or of a head's queries."""
@@ -275,8 +285,12 @@ class KeptOutput(FunctionMode):
             return True
         if out.shape[-1] != layer.normalized_shape[-1]:
             return False
+        if out.ndim == 3:
+            return True
         # the axes of tokens `(N, h, w, K)` have the proportions of the image
-        return out.ndim == 3 or out.shape[1] * self.x.shape[3] == out.shape[2] * self.x.shape[2]
+        rows, columns = out.shape[1:3]
+        height, width = self.x.shape[2:4]
+        return rows * width == columns * height
 
     def find(self, logits: Tensor) -> Tensor:
         """The output as the layer gave it, once the module has run and returned `logits`.
@@ -293,13 +307,15 @@ class KeptOutput(FunctionMode):
                 f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
             )
             raise ModelError(f"{self.who}: {text}")
-        run = self._choose(logits) if self.wanted is None else self.runs[0]
+        if self.wanted is None:
+            run = self._choose(logits)
+        else:
+            run = self.runs[0]
         name = self._describe(run)
         check_has_gradients(logits, run.output, f"layer {name}")
         self.found = [part.layer for part in self._list_parts(run) if part.layer is not None]
-        self.of_tokens = run.output.ndim < self.x.ndim or (
-            run.layer is not None and _has_features_last(run.layer)
-        )
+        has_features_last = run.layer is not None and _has_features_last(run.layer)
+        self.of_tokens = run.output.ndim < self.x.ndim or has_features_last
         positions = self.arrange(run.output).shape[2:]
         size = " x ".join(map(str, positions))
         record_choice("layer", f"{name} ({size} positions)")
@@ -343,20 +359,21 @@ class KeptOutput(FunctionMode):
 
     def _find_norm(self, flows: Mapping[Any, Any], attentions: int) -> list[_Run]:
         """The last normalisation of tokens on the way to the logits before the attention of this number, if any."""
-        norms = [
-            run
-            for run in self.runs
-            if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions
-        ]
-        return [run for run in norms if _find_node(run.output) in flows][-1:]
+        norms = []
+        for run in self.runs:
+            is_before = isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions
+            if is_before and _find_node(run.output) in flows:
+                norms.append(run)
+        return norms[-1:]
 
     def _count_attentions(self, flows: Mapping[Any, Any]) -> int:
         """The number of the last attention on the way to the logits; 0 without one."""
+        last = 0
         weights = self.watch.weights if self.watch else []
-        return max(
-            (number for number, of_layer in enumerate(weights, 1) if _find_node(of_layer) in flows),
-            default=0,
-        )
+        for number, of_layer in enumerate(weights, 1):
+            if _find_node(of_layer) in flows:
+                last = number
+        return last
 
     def _refuse_all(self, logits: Tensor) -> NoReturn:
         """Raise `ModelError` for a module without a layer that has positions, with the cause where it is known."""
@@ -373,18 +390,22 @@ class KeptOutput(FunctionMode):
 
     def _list_parts(self, run: _Run) -> list[_Run]:
         """The layers whose outputs are concatenated, in the order in which they ran; of a layer itself."""
+        parts: list[_Run] = []
         if run.layer is not None:
-            parts = [run]
+            parts.append(run)
         else:
-            parts = [p for part in run.parts for p in self._list_parts(part)]
+            for part in run.parts:
+                parts += self._list_parts(part)
         return [recorded for recorded in self.runs if recorded in parts]
 
     def _describe(self, run: _Run) -> str:
         parts = self._list_parts(run)
+        first = parts[0]
+        last = parts[-1]
         if len(parts) == 1:
-            return repr(parts[0].name)
+            return repr(first.name)
         joint = "and" if len(parts) == 2 else "to"
-        return f"{parts[0].name!r} {joint} {parts[-1].name!r}, {len(parts)} layers concatenated"
+        return f"{first.name!r} {joint} {last.name!r}, {len(parts)} layers concatenated"
 
     def arrange(self, values: Tensor) -> Tensor:
         """Values in the shape of the output, as channels at positions: `(N, K, positions...)`."""
@@ -431,7 +452,8 @@ def keep_layer_output(
     ]
     try:
         # compiled code calls no hooks; a mode of functions runs modules eagerly by itself
-        with kept if wanted is None else run_eagerly(), kept.watch or contextlib.nullcontext():
+        way = kept if wanted is None else run_eagerly()
+        with way, kept.watch or contextlib.nullcontext():
             yield kept
     finally:
         for handle in handles:
@@ -449,13 +471,16 @@ def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, 
     at = {_find_node(run.output): run for run in runs}
     flows = dict[Node | None, frozenset[_Run]]()
     for node in walk_graph(logits):
-        last = frozenset[_Run]().union(*(flows[source] for source in find_sources(node)))
-        run = at.get(node)
+        from_sources = [flows[source] for source in find_sources(node)]
+        last = frozenset[_Run]().union(*from_sources)
         last = _drop_side_branches(node, last)
+        run = at.get(node)
         # a concatenation counts only where it joins several layers
         if run is not None and (run.layer is not None or len(last) > 1):
-            run.parts, run.before = last, last.union(*(part.before for part in last))
-            run.depth, last = 1 + max((part.depth for part in last), default=0), frozenset({run})
+            run.parts = last
+            run.before = last.union(*(part.before for part in last))
+            run.depth = 1 + max((part.depth for part in last), default=0)
+            last = frozenset({run})
         flows[node] = last
     return flows
 
@@ -466,12 +491,18 @@ def _drop_side_branches(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
     Of a sum at positions this is the longest branch, and not its shortcut. A factor that is computed from another one
     is a gate, and does not count.
     """
-    if len(runs) > 1 and any(math.prod(branch.shape[2:]) > 1 for branch in node._input_metadata):
-        if type(node).__name__[:-1] in _SUMS:
-            deepest = max(run.depth for run in runs)
-            return frozenset(run for run in runs if run.depth == deepest)
-        if type(node).__name__[:-1] in _PRODUCTS:
-            return frozenset(run for run in runs if not run.before & runs)
+    if len(runs) <= 1:
+        return runs
+    shapes = [branch.shape for branch in node._input_metadata]
+    if all(math.prod(shape[2:]) <= 1 for shape in shapes):
+        return runs
+    # without its number
+    kind = type(node).__name__[:-1]
+    if kind in _SUMS:
+        deepest = max(run.depth for run in runs)
+        return frozenset(run for run in runs if run.depth == deepest)
+    if kind in _PRODUCTS:
+        return frozenset(run for run in runs if not run.before & runs)
     return runs
 
 
@@ -483,10 +514,12 @@ def _list_layers(
 
 def _has_features_last(layer: nn.Module) -> bool:
     """Whether the features of a layer's outputs are on the last axis, by the layers that it is made of."""
-    parts = list(layer.modules())
-    return any(isinstance(part, _FEATURES_LAST) for part in parts) and not any(
-        isinstance(part, _FEATURES_SECOND) for part in parts
-    )
+    has_last = False
+    for part in layer.modules():
+        if isinstance(part, _FEATURES_SECOND):
+            return False
+        has_last = has_last or isinstance(part, _FEATURES_LAST)
+    return has_last
 
 
 def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
@@ -499,18 +532,17 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
     else:
         mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
     if maps.shape[2:] != like.shape[2:]:
-        maps = F.interpolate(
-            maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False
-        )
+        # torch allows the option for these modes only
+        align_corners = None if mode == "nearest" else False
+        maps = F.interpolate(maps, like.shape[2:], mode=mode, align_corners=align_corners)
     return maps.expand_as(like).contiguous()
 
 
 def find_layer(module: nn.Module, wanted: str) -> nn.Module:
     """The layer called `wanted`, as in `module.named_modules()`; `ArgumentError` if there is none."""
     layers: dict[str, nn.Module] = dict(module.named_modules())
-    check(
-        wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted)
-    )
+    names = ", ".join(repr(name) for name in layers if name)
+    check(wanted in layers, "layer", f"one of {names}", repr(wanted))
     return layers[wanted]
 
 

@@ -86,4 +86,5 @@ class GuidedGradCAM(GradCAM):
             guided = True
             by_input = compute_gradient(scores, leaf)
         with torch.no_grad():
-            return by_input * self.make_maps(kept, by_layer, output.detach(), x), logits.detach()
+            maps = self.make_maps(kept, by_layer, output.detach(), x)
+            return by_input * maps, logits.detach()

@@ -89,7 +89,8 @@ class GradientSHAP(GradientExplainer):
         references = resolve_background(model, x, self.background)
         which, positions = _draw_points(self.seed, self.samples, len(references), x.device)
         chosen = references.index_select(0, which)
-        along = positions.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+        other_axes = [1] * (x.ndim - 1)
+        along = positions.to(x.dtype).reshape(-1, *other_axes)
         with torch.set_grad_enabled(create_graph):
             difference = x[:, None] - chosen
             points = chosen + along * difference

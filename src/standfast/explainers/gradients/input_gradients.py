@@ -73,7 +73,9 @@ class Saliency(GradientExplainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
-        return gradient.abs() if self.absolute else gradient, logits
+        if self.absolute:
+            gradient = gradient.abs()
+        return gradient, logits
 
 
 @explainers.register("input_x_gradient")
@@ -171,7 +173,8 @@ class IntegratedGradients(GradientExplainer):
     def check_maps(
         self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor
     ) -> None:
-        baseline = choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
+        baseline = choose_baseline(model, x, self.baseline)
+        baseline = baseline.expand(1, *x.shape[1:])
         at_baseline = partial(predict_mean, model, logits, baseline)
         warn_of_gap(self, model, maps, logits, at_baseline, classes, share=0.5)
 
@@ -181,7 +184,10 @@ def _make_quadrature(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes in [0, 1] and their weights."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     # Gauss-Legendre's nodes lie in [-1, 1]: here they are moved to [0, 1], of half the length
-    return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
+    # from [-1, 1] to [0, 1]
+    shares = 0.5 * (1 + nodes)
+    halved = 0.5 * weights
+    return tuple(shares.tolist()), tuple(halved.tolist())
 
 
 @explainers.register("smoothgrad")
@@ -267,13 +273,16 @@ class SmoothGrad(GradientExplainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> Explanation:
         width = get_bounds_range(model)
-        noise = draw_shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
+        shape = (self.samples, *x.shape[1:])
+        noise = draw_shared_noise(self.seed, shape, x.dtype, x.device)
         with torch.set_grad_enabled(create_graph):
             points = x[:, None] + self.noise * width * noise
             values, logits = compute_path_gradients(model, x, points, targets, create_graph)
             if self.times_input:
                 values = values * points
-            return self._summarise(values.abs() if self.absolute else values), logits
+            if self.absolute:
+                values = values.abs()
+            return self._summarise(values), logits
 
     def _summarise(self, values: Tensor) -> Tensor:
         """The statistic of `values` `(N, samples, ...)` over the noisy copies."""

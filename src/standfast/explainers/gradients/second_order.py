@@ -75,11 +75,13 @@ def _read_padding(
     )
     if not is_plain or isinstance(padding, str) or not _needs_only_input(input, weight, bias):
         return None
-    around = (
-        (padding,) * axes if isinstance(padding, int) else tuple(padding) * (axes // len(padding))
-    )
+    if isinstance(padding, int):
+        around = (padding,) * axes
+    else:
+        around = tuple(padding) * (axes // len(padding))
     # the gradient's own padding, length - 1 - side, must not be negative
-    fits = all(side < length for side, length in zip(around, weight.shape[2:], strict=True))
+    lengths = weight.shape[2:]
+    fits = all(side < length for side, length in zip(around, lengths, strict=True))
     return around if fits and _runs_on_host(input, weight) else None
 
 
@@ -112,7 +114,8 @@ class _Convolution(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         weight = ctx.weight
-        flipped = weight.transpose(0, 1).flip(tuple(range(2, weight.ndim)))
+        positions = tuple(range(2, weight.ndim))
+        flipped = weight.transpose(0, 1).flip(positions)
         padding = tuple(
             length - 1 - side for side, length in zip(ctx.padding, weight.shape[2:], strict=True)
         )

@@ -48,14 +48,16 @@ class ReluReplacement(FunctionMode):
             return func(*args, **kwargs)
         arguments = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
         # a hard tanh, from -1 by default, is a rectifier only if it begins at 0
-        if arguments.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
+        usual_least = -1.0 if name.startswith("hardtanh") else 0.0
+        if arguments.get("min_val", usual_least) != 0:
             return func(*args, **kwargs)
         z = arguments["input"]
 
         def rectify(z: Tensor) -> Tensor:
             if name.startswith("relu") and name != "relu6":
                 return self.replacement(z)
-            return self.capped(z, 6.0 if name == "relu6" else float(arguments.get("max_val", 1.0)))
+            most = 6.0 if name == "relu6" else float(arguments.get("max_val", 1.0))
+            return self.capped(z, most)
 
         if name.endswith("_") or arguments.get("inplace"):
             return z.copy_(rectify(z.clone()))
@@ -163,7 +165,8 @@ def make_softplus(
         missing = -z.numel() % _VECTOR
         if not missing:
             return F.softplus(z, beta=beta, threshold=20.0)
-        whole = F.softplus(F.pad(z.flatten(), (0, missing)), beta=beta, threshold=20.0)
+        filled = F.pad(z.flatten(), (0, missing))
+        whole = F.softplus(filled, beta=beta, threshold=20.0)
         return whole[: z.numel()].reshape(z.shape)
 
     return softplus, lambda z, cap: softplus(z) - softplus(z - cap)

@@ -65,7 +65,8 @@ class Coalitions:
 
     def to(self, device: torch.device) -> Self:
         """A copy on another device."""
-        return type(self)(*(send(values, device) for values in vars(self).values()))
+        moved = [send(values, device) for values in vars(self).values()]
+        return type(self)(*moved)
 
     def solve(self, scores: Tensor) -> Tensor:
         """The attributions `(n, m)` of n inputs whose coalitions have these scores, float64 `(n, R)`."""
@@ -81,13 +82,19 @@ class FittedCoalitions(Coalitions):
     @classmethod
     def of_masks(cls, masks: Tensor, fit: Tensor) -> FittedCoalitions:
         """From masks, bool `(R, m)`, of which the first keeps all features."""
+        is_masked = (~masks).to(torch.int32)
         order = torch.arange(len(masks), device=masks.device)
-        return cls((~masks).to(torch.int32), order, torch.ones_like(order), fit)
+        return cls(is_masked, order, torch.ones_like(order), fit)
 
     def solve(self, scores: Tensor) -> Tensor:
-        parts = torch.split(scores, max(1, count_at_once(_PRODUCTS, scores) // self.fit.numel()))
-        # not a matrix product: its last bits depend on the number of inputs and on their place in memory
-        return torch.cat([(self.fit * part[:, None]).sum(2) for part in parts])
+        products_at_once = count_at_once(_PRODUCTS, scores)
+        rows = max(1, products_at_once // self.fit.numel())
+        values = []
+        for part in torch.split(scores, rows):
+            # not a matrix product: its last bits depend on the number of inputs and on their place in memory
+            products = self.fit * part[:, None]
+            values.append(products.sum(2))
+        return torch.cat(values)
 
 
 @dataclass(frozen=True)
@@ -153,39 +160,45 @@ class _Group:
         kept = (self.ranks.index_select(0, order) < size).to(self.x.dtype)
         # from segments to places; all copies of an input look up the same ones
         if not self.is_shared:
-            inputs = range(start // self.each, -(-stop // self.each))
-            ends = [(max(i * self.each - start, 0), (i + 1) * self.each - start) for i in inputs]
-            parts = [
-                kept[a:b].index_select(1, self.labels[i])
-                for i, (a, b) in zip(inputs, ends, strict=True)
-            ]
+            parts = []
+            first = start // self.each
+            end = -(-stop // self.each)
+            for i in range(first, end):
+                begin_of_input = max(i * self.each - start, 0)
+                end_of_input = (i + 1) * self.each - start
+                of_input = kept[begin_of_input:end_of_input]
+                parts.append(of_input.index_select(1, self.labels[i]))
             kept = parts[0] if len(parts) == 1 else torch.cat(parts)
-        values = self.others if len(self.others) == 1 else self.others.index_select(0, rows)
-        # faster than where, and exact at weights 0 and 1
+        values = self.others
+        if len(values) > 1:
+            values = values.index_select(0, rows)
         copied = self.x.index_select(0, owners)
-        return torch.lerp(
-            values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied
-        )
+        weights = kept.reshape(-1, *get_map_shape(self.x, self.labels))
+        # faster than where, and exact at weights 0 and 1
+        return torch.lerp(values, copied, weights, out=copied)
 
     def average(self, scores: Tensor, full: Tensor) -> Tensor:
         """The scores of all coalitions `(N, R)` from those of the copies `(total,)` and of the inputs `(N,)`."""
-        mean = row_sum(scores.reshape(-1, len(self.others))) / len(self.others)
-        return torch.cat([full[:, None], mean.reshape(len(self.x), self.made)], 1)
+        repeats = len(self.others)
+        mean = row_sum(scores.reshape(-1, repeats)) / repeats
+        of_copies = mean.reshape(len(self.x), self.made)
+        return torch.cat([full[:, None], of_copies], 1)
 
     def make_maps(self, values: Tensor) -> Tensor:
         """The maps `(N, ...)` of which each segment has one of the values `(N, m)`."""
-        maps = values.gather(1, self.labels).reshape(
-            len(self.x), *get_map_shape(self.x, self.labels)
-        )
+        shape = get_map_shape(self.x, self.labels)
+        maps = values.gather(1, self.labels).reshape(len(self.x), *shape)
         return maps.to(self.x.dtype).expand_as(self.x).contiguous()
 
 
 def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor]]:
     """For `score_copies`: the owners of copies, and the copies, for the groups one after the other."""
-    firsts = [0, *accumulate(len(group.x) for group in groups)]
-    owners = torch.cat(
-        [group.numbers[0] + first for group, first in zip(groups, firsts, strict=False)]
-    )
+    owners_of_groups = []
+    first = 0
+    for group in groups:
+        owners_of_groups.append(group.numbers[0] + first)
+        first += len(group.x)
+    owners = torch.cat(owners_of_groups)
     ends = list(accumulate(group.total for group in groups))
 
     def make_copies(start: int, stop: int) -> Tensor:
@@ -193,8 +206,12 @@ def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor
         for group, end in zip(groups, ends, strict=True):
             begin = end - group.total
             if start < end and begin < stop:
-                copies.append(group.make_copies(max(start - begin, 0), min(stop, end) - begin))
-        return copies[0] if len(copies) == 1 else torch.cat(copies)
+                first_copy = max(start - begin, 0)
+                last_copy = min(stop, end) - begin
+                copies.append(group.make_copies(first_copy, last_copy))
+        if len(copies) == 1:
+            return copies[0]
+        return torch.cat(copies)
 
     return owners, make_copies
 
@@ -238,14 +255,15 @@ class CoalitionExplainer(CopyExplainer):
 
     def make_others(self, model: Model, x: Tensor) -> Tensor:
         """The values of features that are masked, `(B, ...)`; scores are averaged over the B of them."""
-        return choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
+        baseline = choose_baseline(model, x, self.baseline)
+        return baseline.expand(1, *x.shape[1:])
 
     def for_entries(self) -> Self:
         """This explainer with segments of single channels, unless `per_channel` says otherwise."""
         explainer: Any = self  # a frozen dataclass
-        return (
-            dataclasses.replace(explainer, per_channel=True) if self.per_channel == "auto" else self
-        )
+        if self.per_channel == "auto":
+            explainer = dataclasses.replace(explainer, per_channel=True)
+        return explainer  # type: ignore[no-any-return]
 
     def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
         """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
@@ -264,7 +282,9 @@ class CoalitionExplainer(CopyExplainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> Explanation:
         self._check_graph(create_graph)
-        return self._attribute_segments(model, x.detach(), targets, *self.label_places(x.detach()))
+        x = x.detach()
+        labels, counts = self.label_places(x)
+        return self._attribute_segments(model, x, targets, labels, counts)
 
     def attribute_copies(
         self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor
@@ -286,12 +306,16 @@ class CoalitionExplainer(CopyExplainer):
             members = [members_of_count[count] for count in sorted(members_of_count)]
             order = send([i for group in members for i in group], x.device)
             if len(members) > 1:  # one label map for all inputs stays a view of one row
-                x, labels = x[order], labels[order]
-                targets = None if targets is None else targets[order]
+                x = x[order]
+                labels = labels[order]
+                if targets is not None:
+                    targets = targets[order]
             sizes = [len(group) for group in members]
             groups: list[_Group] = []
+            inputs_of_groups = torch.split(x, sizes)
+            labels_of_groups = torch.split(labels, sizes)
             for numbers, inputs, segments in zip(
-                members, torch.split(x, sizes), torch.split(labels, sizes), strict=True
+                members, inputs_of_groups, labels_of_groups, strict=True
             ):
                 coalitions = self.draw_coalitions(counts[numbers[0]], x.device)
                 groups.append(_Group(inputs, segments, coalitions, others))
@@ -307,19 +331,22 @@ class CoalitionExplainer(CopyExplainer):
             )
             maps_of_groups: list[Tensor] = []
             for group, of_copies, of_inputs, outputs in parts:
-                values = self.solve(
-                    model, group.coalitions, group.average(of_copies, of_inputs), outputs
-                )
+                averages = group.average(of_copies, of_inputs)
+                values = self.solve(model, group.coalitions, averages, outputs)
                 maps_of_groups.append(group.make_maps(values))
             maps = torch.cat(maps_of_groups)
             back = order.argsort()
             if len(groups) > 1:
-                return (maps[back], logits[back])
-            return (maps, logits)
+                return maps[back], logits[back]
+            return maps, logits
 
 
 def _check_rows(background: Background | Tensor | None, name: str) -> Background | None:
-    rows = Background(background) if isinstance(background, Tensor) else background
+    rows: Background | None
+    if isinstance(background, Tensor):
+        rows = Background(background)
+    else:
+        rows = background
     expected = "reference inputs (B, ...), as a Background or a tensor, or None"
     check(isinstance(rows, Background | None), name, expected, repr(background))
     return rows
@@ -367,5 +394,7 @@ def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> 
     gram = rows @ rows.T if wide else rows.T @ rows
     values, vectors = torch.linalg.eigh(gram)
     is_large = values > _RANK_TOLERANCE * values.amax()
-    inverse: Tensor = (vectors * torch.where(is_large, 1 / (values + ridge), 0.0)) @ vectors.T
-    return (rows.T @ inverse if wide else inverse @ rows.T) * root.T
+    inverse_values = torch.where(is_large, 1 / (values + ridge), 0.0)
+    inverse: Tensor = (vectors * inverse_values) @ vectors.T
+    solution = rows.T @ inverse if wide else inverse @ rows.T
+    return solution * root.T

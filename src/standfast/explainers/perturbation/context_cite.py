@@ -33,7 +33,9 @@ class _Ablations(Coalitions):
     def solve_for(self, scores: Tensor, penalty: Tensor) -> Tensor:
         """The coefficients `(n, m)` of scores `(n, R + 1)`, of which the first is that of the full coalition."""
         # together, so that the host waits once
-        fitted = torch.cat([scores[:, 1:].double(), penalty[:, None].double()], dim=1).cpu().numpy()
+        scores_of_copies = scores[:, 1:].double()
+        columns = [scores_of_copies, penalty[:, None].double()]
+        fitted = torch.cat(columns, dim=1).cpu().numpy()
         responses = np.ascontiguousarray(fitted[:, :-1].T)
         penalties = fitted[:, -1]
         coefficients = fit_lasso(self.kept.numpy().astype(np.float64), responses, penalties)
@@ -118,7 +120,8 @@ class ContextCite(CoalitionExplainer):
 def _draw_ablations(samples: int, features: int, seed: int, device: torch.device) -> _Ablations:
     """The ablations; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     generator = torch.Generator().manual_seed(seed)
-    kept = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8).bool()
-    masks = torch.cat([torch.ones(1, features, dtype=torch.bool), kept]).to(device)
+    kept = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8)
+    everything = torch.ones(1, features, dtype=torch.bool)
+    masks = torch.cat([everything, kept.bool()]).to(device)
     order = torch.arange(len(masks), device=device)
     return _Ablations((~masks).to(torch.int32), order, torch.ones_like(order), kept)

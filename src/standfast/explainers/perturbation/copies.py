@@ -77,7 +77,9 @@ def score_copies(
     for start in range(0, total, size):
         stop = min(start + size, total)
         plain = x[start : min(stop, count)]
-        rows = make_copies(max(start - count, 0), stop - count) if stop > count else plain
+        rows = plain
+        if stop > count:
+            rows = make_copies(max(start - count, 0), stop - count)
         if start < count < stop:
             rows = torch.cat([plain, rows])
         padding = count_padding(stop - start, size, model.device)

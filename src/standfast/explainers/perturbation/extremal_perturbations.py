@@ -38,7 +38,9 @@ _CELLS = 1024
 
 def _check_areas(areas: object, name: str) -> tuple[float, ...]:
     shares = tuple(areas) if isinstance(areas, list | tuple) else ()
-    fine = len(shares) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in shares)
+    fine = len(shares) > 0
+    for share in shares:
+        fine = fine and isinstance(share, int | float) and 0 < share <= 1
     check(fine, name, "a list of shares, each above 0 and at most 1", repr(areas))
     return shares
 
@@ -132,18 +134,15 @@ class ExtremalPerturbations(Explainer):
         for area in range(1, masks.shape[1]):
             total = total + masks[:, area]
         maps = total / masks.shape[1]
-        return maps.reshape(len(x), *([1] if x.ndim > 2 else []), *maps.shape[1:]).expand_as(
-            x
-        ).contiguous(), logits
+        # all channels of a pixel have the same mask
+        if x.ndim > 2:
+            maps = maps[:, None]
+        return maps.expand_as(x).contiguous(), logits
 
     def find_masks(self, model: Model, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
         """The masks of one chunk `(N, areas, *spatial)`, and the logits `(N, K)` at `x`. For use within a session."""
-        check(
-            2 <= x.ndim <= 4,
-            "inputs",
-            "images (N, C, H, W), series (N, C, T) or flat features (N, F)",
-            x.shape,
-        )
+        expected = "images (N, C, H, W), series (N, C, T) or flat features (N, F)"
+        check(2 <= x.ndim <= 4, "inputs", expected, x.shape)
         kind = self.perturbation
         if kind == "auto":
             kind = "fade" if x.ndim == 2 else "blur"
@@ -155,15 +154,18 @@ class ExtremalPerturbations(Explainer):
             size = choose_chunk_rows(model, x, many)
             starts = range(0, count, size)
             logits = torch.cat([_compute_logits(model, x, start, size) for start in starts])
-            classes = model.task.answer(logits) if targets is None else targets
-            spatial = tuple(x.shape[1:]) if x.ndim == 2 else tuple(x.shape[2:])
+            classes = targets
+            if classes is None:
+                classes = model.task.answer(logits)
+            spatial = x.shape[1:] if x.ndim == 2 else x.shape[2:]
             parts = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
                 rows = _number_rows(start, stop, size, x.device)
                 first = start // many
                 last = (stop - 1) // many
-                masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
+                owners = x[first : last + 1]
+                masks = self._optimise(model, owners, first, classes, rows, kind)
                 parts.append(masks[: stop - start])
             return torch.cat(parts).reshape(count, many, *spatial), logits
 
@@ -173,14 +175,24 @@ class ExtremalPerturbations(Explainer):
         """The masks `(B, H, W)` with the numbers `rows` `(B,)`; `x` are their inputs, from number `first` on."""
         owners = rows // len(self.areas)
         areas = rows % len(self.areas)
-        classes, numbers = classes[owners], owners - first
-        height, width = x.shape[2:] if x.ndim == 4 else (1, x.shape[-1])
-        shorter = min(height, width) if x.ndim == 4 else width
-        sigma = self.smoothness * shorter if x.ndim > 2 else 0.0
+        classes = classes[owners]
+        numbers = owners - first
+        # series are images of one row
+        height = 1
+        width = shorter = x.shape[-1]
+        if x.ndim == 4:
+            height = x.shape[2]
+            shorter = min(height, width)
+        # flat features have no neighbours
+        sigma = 0.0
+        if x.ndim > 2:
+            sigma = self.smoothness * shorter
         smooth = SmoothMask((height, width), sigma, x.device)
         pixels = height * width
         cells = smooth.cells[0] * smooth.cells[1]
-        ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
+        ones = []
+        for area in self.areas:
+            ones.append(min(max(round(area * pixels), 1), pixels))
         target_area = send(ones, x.device)[areas]
         other = choose_baseline(model, x, self.baseline)
         if kind == "blur":
@@ -195,14 +207,12 @@ class ExtremalPerturbations(Explainer):
             weight = self.area_weight * _GROWTH ** (step / self.steps)
             flat = masks.flatten(1)
             # the derivative of w |M - target|^2 / P
-            gradient = (
-                (2 * weight / pixels) * (flat - find_area_target(flat, target_area))
-            ).reshape(masks.shape)
+            excess = flat - find_area_target(flat, target_area)
+            gradient = ((2 * weight / pixels) * excess).reshape(masks.shape)
             with torch.enable_grad(), rows_of(owners):
                 leaf = smooth.crop_to_image(masks).contiguous().requires_grad_(True)
-                scores = measure_score(
-                    model.task, model.forward(perturb(leaf)), classes, self.output
-                )
+                outputs = model.forward(perturb(leaf))
+                scores = measure_score(model.task, outputs, classes, self.output)
                 # no part of the image lies in the margin, so only the area counts there
                 smooth.crop_to_image(gradient).sub_(compute_gradient(scores, leaf))
             by_cells = smooth.propagate_gradient(gradient)
@@ -232,19 +242,28 @@ def _make_fade(x: Tensor, owners: Tensor, other: Tensor) -> Callable[[Tensor], T
     """A function from masks `(B, H, W)` to the rows `x[owners]`, faded to `other` where they are masked."""
     difference = (x - other)[owners]
     spatial = x.shape[1:] if x.ndim == 2 else (1, *x.shape[2:])
-    return lambda masks: other + difference * masks.reshape(len(masks), *spatial)
+
+    def perturb(masks: Tensor) -> Tensor:
+        shares = masks.reshape(len(masks), *spatial)
+        return other + difference * shares
+
+    return perturb
 
 
 def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Tensor]:
     """A function from masks `(B, H, W)` to the rows `x[owners]`, each pixel blurred as strongly as its mask says."""
     images = x if x.ndim == 4 else x[:, :, None]
     # levels from the strongest blur to none, and the differences between consecutive levels
-    levels = torch.stack(
-        [blur_images(images, sigma * (1 - k / (_LEVELS - 1))) for k in range(_LEVELS)], 1
-    )
+    blurred = []
+    for k in range(_LEVELS):
+        share = 1 - k / (_LEVELS - 1)
+        blurred.append(blur_images(images, sigma * share))
+    levels = torch.stack(blurred, 1)
     steps = levels.diff(dim=1, append=levels[:, -1:])
     numbers = images[0].numel()
-    at_first = (_LEVELS * numbers * owners)[:, None] + torch.arange(numbers, device=x.device)
+    # where in `levels` the numbers of the first level stand
+    begin = (_LEVELS * numbers * owners)[:, None]
+    at_first = begin + torch.arange(numbers, device=x.device)
     at_first = at_first.reshape(-1, *images.shape[1:])
 
     def perturb(masks: Tensor) -> Tensor:
@@ -252,8 +271,8 @@ def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Te
         # a mask of 1 is the end of the last interval, and not the beginning of another one
         level = position.detach().floor().clamp(max=_LEVELS - 2)
         index = at_first + numbers * level.long()
-        return (levels.take(index) + steps.take(index) * (position - level)).reshape(
-            -1, *x.shape[1:]
-        )
+        rest = position - level
+        perturbed = levels.take(index) + steps.take(index) * rest
+        return perturbed.reshape(-1, *x.shape[1:])
 
     return perturb

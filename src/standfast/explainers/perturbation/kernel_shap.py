@@ -95,7 +95,8 @@ class KernelSHAP(ShapleyExplainer):
     def has_too_few_samples(self, inputs: Tensor) -> Tensor:
         """Whether there are fewer pairs of coalitions than segments."""
         _, counts = self.label_places(inputs)
-        return send([self._has_fewer_pairs(count) for count in counts], inputs.device, torch.bool)
+        has_fewer = [self._has_fewer_pairs(count) for count in counts]
+        return send(has_fewer, inputs.device, torch.bool)
 
     def _has_fewer_pairs(self, features: int) -> bool:
         all_coalitions: int = 2**features - 2
@@ -111,18 +112,21 @@ def _draw_coalitions(
     samples: int, features: int, seed: int, device: torch.device
 ) -> FittedCoalitions:
     """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
-    masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
-    masks, weights = masks.to(device), weights.to(device)
-    share = masks.double().mean(1)
+    generator = torch.Generator().manual_seed(seed)
+    masks, weights = draw_shapley_coalitions(samples, features, generator)
+    masks = masks.to(device)
+    weights = weights.to(device)
+    share = masks.double().mean(1)[:, None]
     # phi = (f(1) - f(0)) / m + u, where u adds up to 0 and is fitted to f(z) - f(0) - share (f(1) - f(0))
-    inner = solve_least_squares(masks.double() - share[:, None], weights)
+    inner = solve_least_squares(masks.double() - share, weights)
     inner = inner - inner.mean(0)  # it adds up to 0 already, up to rounding
     even = torch.full((features, 1), 1 / features, dtype=torch.float64, device=device)
     # f(z) - f(0) - share (f(1) - f(0)) contains f(1) times -share, and f(0) times share - 1
-    full = even - inner @ share[:, None]
-    empty = -even - inner @ (1 - share[:, None])
+    full = even - inner @ share
+    empty = -even - inner @ (1 - share)
     ends = torch.tensor([[True], [False]], device=device).expand(2, features)
-    return FittedCoalitions.of_masks(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1))
+    all_masks = torch.cat([ends, masks])
+    return FittedCoalitions.of_masks(all_masks, torch.cat([full, empty, inner], 1))
 
 
 def draw_shapley_coalitions(
@@ -139,10 +143,14 @@ def draw_shapley_coalitions(
     """
     m = features
     halves = range(1, m // 2 + 1)
-    # each size together with the size of its complements
-    sizes = {s: math.comb(m, s) * (1 if 2 * s == m else 2) for s in halves}
-    # C(m, s) times the kernel: the mass of all coalitions of a size
-    masses = {s: (m - 1) / (s * (m - s)) * (1 if 2 * s == m else 2) for s in halves}
+    sizes: dict[int, int] = {}
+    masses: dict[int, float] = {}
+    for s in halves:
+        # each size together with the size of its complements
+        sides = 1 if 2 * s == m else 2
+        sizes[s] = math.comb(m, s) * sides
+        # C(m, s) times the kernel: the mass of all coalitions of a size
+        masses[s] = (m - 1) / (s * (m - s)) * sides
     left = samples
     mass = sum(masses.values())
     masks = [torch.zeros(0, m, dtype=torch.bool)]
@@ -151,12 +159,16 @@ def draw_shapley_coalitions(
         # rounding must not keep a size out that fits exactly
         if left * masses[s] < sizes[s] * mass * (1 - 1e-9):
             break
-        small = torch.zeros(math.comb(m, s), m, dtype=torch.bool)
-        small.scatter_(1, torch.tensor(list(combinations(range(m), s))), True)
-        masks += [small] if 2 * s == m else [small, ~small]
-        weights.append(torch.full((sizes[s],), masses[s] / sizes[s], dtype=torch.float64))
-        left, mass = left - sizes[s], mass - masses[s]
-        del masses[s]
+        members = torch.tensor(list(combinations(range(m), s)))
+        small = torch.zeros(len(members), m, dtype=torch.bool)
+        small.scatter_(1, members, True)
+        masks.append(small)
+        if 2 * s != m:
+            masks.append(~small)
+        weight = masses[s] / sizes[s]
+        weights.append(torch.full((sizes[s],), weight, dtype=torch.float64))
+        left -= sizes[s]
+        mass -= masses.pop(s)
     pairs = left // 2
     if masses and pairs:
         drawn, counts = _draw_pairs(pairs, m, masses, generator)
@@ -171,12 +183,17 @@ def _draw_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Random coalitions and their complements, and how often each was drawn."""
     # sizes at equal steps through their distribution, from a random start: less noise than independent draws
-    shares = torch.tensor(list(masses.values()), dtype=torch.float64).cumsum(0)
+    masses_of_sizes = torch.tensor(list(masses.values()), dtype=torch.float64)
+    shares = masses_of_sizes.cumsum(0)
     offset = torch.rand(1, generator=generator, dtype=torch.float64)
     steps = (torch.arange(pairs) + offset) / pairs * shares[-1]
-    sizes = torch.tensor(list(masses))[torch.searchsorted(shares, steps).clamp(max=len(masses) - 1)]
-    order = torch.rand(pairs, features, generator=generator, dtype=torch.float64).argsort(1)
+    numbers = torch.searchsorted(shares, steps).clamp(max=len(masses) - 1)
+    sizes = torch.tensor(list(masses))[numbers]
+    uniform = torch.rand(pairs, features, generator=generator, dtype=torch.float64)
+    order = uniform.argsort(1)
+    is_member = torch.arange(features) < sizes[:, None]
     small = torch.zeros(pairs, features, dtype=torch.bool)
-    small.scatter_(1, order, torch.arange(features) < sizes[:, None])
-    drawn, counts = torch.unique(torch.cat([small, ~small]), dim=0, return_counts=True)
+    small.scatter_(1, order, is_member)
+    both = torch.cat([small, ~small])
+    drawn, counts = torch.unique(both, dim=0, return_counts=True)
     return drawn, counts

@@ -96,12 +96,16 @@ def _draw_coalitions(
     masks = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8).bool()
     masks[0] = True
     # in sorted order, the mask that keeps everything comes last
-    masks, counts = (t.flip(0) for t in torch.unique(masks, dim=0, return_counts=True))
-    design, counts = masks.to(device).double(), counts.to(device)
+    different, counts = torch.unique(masks, dim=0, return_counts=True)
+    masks = different.flip(0)
+    counts = counts.flip(0)
+    design = masks.to(device).double()
+    counts = counts.to(device)
     # the cosine of a mask with s of m ones and the mask of ones is sqrt(s / m)
     distance = 1 - (design.sum(1) / features).sqrt()
     # equal samples are forwarded once, and count as often as they were drawn
-    weights = counts * (-(distance**2) / kernel_width**2).exp().sqrt()
+    kernel = (-(distance**2) / kernel_width**2).exp().sqrt()
+    weights = counts * kernel
     # subtracting the weighted means removes the intercept
     centred = design - weights @ design / weights.sum()
     fit = solve_least_squares(centred, weights, ridge)

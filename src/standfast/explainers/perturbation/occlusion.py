@@ -85,7 +85,8 @@ class Occlusion(CopyExplainer):
 
     def count_rows_of(self, inputs: Tensor) -> int:
         axes = self.lay_out_windows(spatial_shape(inputs), flat=inputs.ndim == 2)
-        return math.prod(count for _, _, count in axes) + 1
+        windows = math.prod(count for _, _, count in axes)
+        return windows + 1
 
     def lay_out_windows(
         self, spatial: tuple[int, ...], flat: bool = False
@@ -99,20 +100,20 @@ class Occlusion(CopyExplainer):
         >>> Occlusion().lay_out_windows((28, 28)), Occlusion(window=5, stride=3).lay_out_windows((7,))
         ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
         """
-        sides = expand_sides(
-            "window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial]
-        )
-        strides = expand_sides("stride", self.stride, [-(-n // _STEPS) for n in sides])
+        # flat features have no neighbours
+        usual_sides = [1] * len(spatial)
+        if not flat:
+            usual_sides = [max(1, round(size / _WINDOWS)) for size in spatial]
+        sides = expand_sides("window", self.window, usual_sides)
+        strides = expand_sides("stride", self.stride, [-(-side // _STEPS) for side in sides])
+        axes = []
         for size, side, stride in zip(spatial, sides, strides, strict=True):
             check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
-            check(
-                stride <= side,
-                "stride",
-                f"at most the window {tuple(sides)}, so that it covers all",
-                self.stride,
-            )
-        axes = zip(spatial, sides, strides, strict=True)
-        return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in axes]
+            expected = f"at most the window {tuple(sides)}, so that it covers all"
+            check(stride <= side, "stride", expected, self.stride)
+            steps = -(-(size - side) // stride)  # rounded up
+            axes.append((side, stride, 1 + steps))
+        return axes
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -124,9 +125,9 @@ class Occlusion(CopyExplainer):
             axes = self.lay_out_windows(spatial, flat=x.ndim == 2)
             counts = [count for _, _, count in axes]
             many = math.prod(counts)
-            inside = [
-                _mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)
-            ]
+            inside = []
+            for size, (side, stride, count) in zip(spatial, axes, strict=True):
+                inside.append(_mark_windows(size, side, stride, count, x))
             other = choose_baseline(model, x, self.baseline)
             shape = get_map_shape(x)
 
@@ -138,17 +139,19 @@ class Occlusion(CopyExplainer):
                 covered = x.new_ones(1)
                 for axis, size in enumerate(spatial):
                     along = inside[axis].index_select(0, positions[axis][start:stop])
-                    covered = covered * along.reshape(
-                        -1, *[size if a == axis else 1 for a in range(len(spatial))]
-                    )
-                # lerp is exact at weights 0 and 1
+                    shape_of_axis = [1] * len(spatial)
+                    shape_of_axis[axis] = size
+                    covered = covered * along.reshape(-1, *shape_of_axis)
                 copied = x.index_select(0, owners[start:stop])
-                return torch.lerp(copied, other, covered.reshape(-1, *shape), out=copied)
+                weights = covered.reshape(-1, *shape)
+                # lerp is exact at weights 0 and 1
+                return torch.lerp(copied, other, weights, out=copied)
 
             scores, clean_scores, at_x = score_copies(
                 model, x, targets, owners, make_copies, self.output
             )
-            drops = (clean_scores[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
+            drops = clean_scores[:, None] - scores.reshape(len(x), many)
+            drops = drops.reshape(len(x), *counts)
             for axis, size in enumerate(spatial):
                 drops = _average_windows(drops, axis + 1, size, *axes[axis])
             maps = drops.reshape(len(x), *shape)
@@ -159,7 +162,8 @@ def _mark_windows(size: int, side: int, stride: int, count: int, x: Tensor) -> T
     """Which positions of an axis each window covers: ones and zeros `(count, size)`."""
     start = stride * torch.arange(count, device=x.device)[:, None]
     position = torch.arange(size, device=x.device)
-    return ((position >= start) & (position < start + side)).to(x.dtype)
+    is_inside = (position >= start) & (position < start + side)
+    return is_inside.to(x.dtype)
 
 
 def _average_windows(
@@ -174,13 +178,14 @@ def _average_windows(
     last = (position // stride).clamp(max=count - 1)
     first = ((position - side) // stride + 1).clamp(min=0)
     covering = last - first + 1
-    shape = [-1 if a == axis else 1 for a in range(values.ndim)]
+    shape = [1] * values.ndim
+    shape[axis] = size
     total = values.index_select(axis, first)
     for offset in range(1, -(-side // stride)):
         covers = (offset < covering).reshape(shape)
-        total = total + torch.where(
-            covers, values.index_select(axis, (first + offset).clamp(max=count - 1)), 0.0
-        )
+        window = (first + offset).clamp(max=count - 1)
+        values_of_window = values.index_select(axis, window)
+        total = total + torch.where(covers, values_of_window, 0.0)
     return total / covering.reshape(shape)
 
 

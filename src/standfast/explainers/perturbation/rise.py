@@ -96,7 +96,8 @@ class RISE(CopyExplainer):
         torch.Size([4, 28, 28])
         """
         spatial = spatial_shape(x)
-        drawn = (self.samples, self._choose_grid(x), spatial, float(self.keep), self.seed, x.device)
+        grid = self._choose_grid(x)
+        drawn = (self.samples, grid, spatial, float(self.keep), self.seed, x.device)
         if x.ndim > 2 and self.samples * math.prod(spatial) > _KEPT:
             grids, offsets = _draw_grids(*drawn)
             return lambda start, stop: enlarge_grids(
@@ -128,7 +129,8 @@ class RISE(CopyExplainer):
     ) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
-            x, count = x.detach(), len(x)
+            x = x.detach()
+            count = len(x)
             masks = self.draw_masks(x)
             shape = get_map_shape(x)
             other = choose_baseline(model, x, self.baseline)
@@ -142,14 +144,16 @@ class RISE(CopyExplainer):
             # product and sum are separate steps: a fused operation rounds differently at the end of a row
             def make_copies(start: int, stop: int) -> Tensor:
                 first = start // count
-                block = masks(first, (stop - 1) // count + 1).reshape(-1, *shape)
-                block = block.index_select(0, which[start:stop] - first)
-                return away.index_select(0, owners[start:stop]).mul_(block).add_(other)
+                end = (stop - 1) // count + 1
+                block = masks(first, end).reshape(-1, *shape)
+                masks_of_copies = block.index_select(0, which[start:stop] - first)
+                copies = away.index_select(0, owners[start:stop])
+                return copies.mul_(masks_of_copies).add_(other)
 
             scores, _, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
-            scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (
-                self.keep * self.samples
-            )
+            expected_count = self.keep * self.samples
+            scores = scores.reshape(self.samples, count, *[1] * len(shape))
+            scores = scores / expected_count
             total = scores.new_zeros(count, *shape)
             for start in range(0, self.samples, _BLOCK):
                 block = masks(start, start + _BLOCK).double().reshape(-1, *shape)
@@ -171,8 +175,10 @@ def _draw_grids(
     """Grids, bool `(R, *cells)`, and offsets `(R, axes)`; drawn on the CPU, so the same on every device."""
     generator = torch.Generator().manual_seed(seed)
     uniform = torch.rand(samples, *cells, generator=generator, dtype=torch.float64)
-    sides = torch.tensor([-(-size // count) for size, count in zip(spatial, cells, strict=True)])
-    offsets = torch.rand(samples, len(sides), generator=generator, dtype=torch.float64) * sides
+    # of a cell, rounded up
+    sides = [-(-size // count) for size, count in zip(spatial, cells, strict=True)]
+    shares = torch.rand(samples, len(sides), generator=generator, dtype=torch.float64)
+    offsets = shares * torch.tensor(sides)
     return (uniform < keep).to(device), offsets.long().to(device)
 
 
@@ -202,17 +208,22 @@ def enlarge_grids(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> T
     masks = grids
     for axis, size in enumerate(spatial):
         cells = grids.shape[1 + axis]
+        last = cells - 1
+        side = -(-size // cells)
         # as `interpolate` does it: the size before over the size after
-        scale = cells / ((cells + 1) * -(-size // cells))
+        scale = cells / ((cells + 1) * side)
         position = offsets[:, axis, None] + torch.arange(size, device=grids.device)
         position = ((position.double() + 0.5) * scale - 0.5).clamp(min=0)
-        low = position.long().clamp(max=cells - 1)
-        part = (position - low).to(grids.dtype)
-        shape = [len(grids), *[1] * axis, size, *[1] * (len(spatial) - axis - 1)]
-        wide = [size if a == axis + 1 else n for a, n in enumerate(masks.shape)]
-        below, above = (
-            masks.gather(axis + 1, index.reshape(shape).expand(wide))
-            for index in (low, (low + 1).clamp(max=cells - 1))
-        )
-        masks = below + part.reshape(shape) * (above - below)
+        low = position.long().clamp(max=last)
+        high = (low + 1).clamp(max=last)
+        # one number for each mask and position of this axis
+        shape = [1] * masks.ndim
+        shape[0] = len(grids)
+        shape[axis + 1] = size
+        part = (position - low).to(grids.dtype).reshape(shape)
+        enlarged = list(masks.shape)
+        enlarged[axis + 1] = size
+        below = masks.gather(axis + 1, low.reshape(shape).expand(enlarged))
+        above = masks.gather(axis + 1, high.reshape(shape).expand(enlarged))
+        masks = below + part * (above - below)
     return masks

@@ -112,8 +112,10 @@ def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor
     channels = x.shape[1]
     shared = labels.stride(0) == 0
     labels_of_sample = labels[:1] if shared else labels
-    first = send(counts[:1] if shared else counts, labels.device)
-    offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]
+    different_counts = counts[:1] if shared else counts
+    first = send(different_counts, labels.device)
+    numbers = torch.arange(channels, device=labels.device)
+    offsets = first[:, None, None] * numbers[:, None]
     split = (labels_of_sample[:, None] + offsets).flatten(1)
     # labels that all inputs share stay a view of one row, which makes Shapley value sampling faster
     return split.expand(len(labels), -1), [channels * count for count in counts]

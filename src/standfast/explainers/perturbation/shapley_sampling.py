@@ -122,34 +122,37 @@ def _draw_walks(
     count: int, antithetic: bool, features: int, seed: int, device: torch.device
 ) -> Walks:
     """The orders; drawn on the CPU, so that they are the same on every device. Do not write to them."""
-    orders = draw_orders(count, antithetic, features, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    orders = draw_orders(count, antithetic, features, generator)
     count = len(orders)
-    ranks = torch.empty_like(orders).scatter_(
-        1, orders, torch.arange(features).expand(count, features)
-    )
+    numbers_in_order = torch.arange(features).expand(count, features)
+    ranks = torch.empty_like(orders).scatter_(1, orders, numbers_in_order)
     # the code of a coalition is the sum of its members' codes. Up to 62 features it identifies the coalition; with more
     # features, two coalitions have both 63-bit sums in common with a probability below 2^-80
     if features <= _BITS:
         codes = (1 << torch.arange(features))[:, None]
     else:
-        codes = torch.randint(
-            -(1 << 62), 1 << 62, (features, 2), generator=torch.Generator().manual_seed(1)
-        )
+        generator_of_codes = torch.Generator().manual_seed(1)
+        size_of_codes = (features, 2)
+        codes = torch.randint(-(1 << 62), 1 << 62, size_of_codes, generator=generator_of_codes)
     # (P, m, words), without the full coalition
-    sums = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]
-    number = torch.unique(sums.flatten(0, 1), dim=0, return_inverse=True)[1]
+    sums_of_members = codes[orders].cumsum(1)
+    sums = F.pad(sums_of_members, (0, 0, 1, 0))[:, :-1]
+    sums_of_all = sums.flatten(0, 1)
+    _, number = torch.unique(sums_of_all, dim=0, return_inverse=True)
     # number the coalitions by size, the empty one first, each by the first order in which it occurs
     by_size = torch.arange(features).repeat(count, 1).T.flatten()
     walk = torch.arange(count).repeat(features)
     number = number.reshape(count, features).T.flatten()
     different = int(number.max()) + 1
-    first = torch.full((different,), len(number)).scatter_reduce(
-        0, number, torch.arange(len(number)), "amin"
-    )
+    occurrences = torch.arange(len(number))
+    nowhere = torch.full((different,), len(number))
+    first = nowhere.scatter_reduce(0, number, occurrences, "amin")
     sorted_first, order_of = first.sort()
     new = torch.empty_like(order_of).scatter_(0, order_of, torch.arange(different))
+    new_numbers = new[number].reshape(features, count).T
     # number 0 is the full coalition, which all orders end with
-    along = F.pad(1 + new[number].reshape(features, count).T, (0, 1))  # (P, m + 1)
+    along = F.pad(1 + new_numbers, (0, 1))  # (P, m + 1)
     before = along[:, :-1].gather(1, ranks)
     after = along[:, 1:].gather(1, ranks)
     order = F.pad(walk[sorted_first], (1, 0))
@@ -167,8 +170,12 @@ def draw_orders(count: int, antithetic: bool, features: int, generator: torch.Ge
     """
     if features <= _BITS and math.factorial(features) <= count:
         return torch.tensor(list(permutations(range(features))))
-    draws = -(-count // 2) if antithetic else count
-    drawn = torch.rand(draws, features, generator=generator, dtype=torch.float64).argsort(1)
+    draws = count
     if antithetic:
-        drawn = torch.stack([drawn, drawn.flip(1)], 1).flatten(0, 1)[:count]
+        draws = -(-count // 2)  # rounded up
+    uniform = torch.rand(draws, features, generator=generator, dtype=torch.float64)
+    drawn = uniform.argsort(1)
+    if antithetic:
+        with_reverse = torch.stack([drawn, drawn.flip(1)], 1)
+        drawn = with_reverse.flatten(0, 1)[:count]
     return drawn.contiguous()

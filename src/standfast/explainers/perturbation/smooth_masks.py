@@ -52,15 +52,22 @@ class SmoothMask:
 
     def __init__(self, spatial: Offset, sigma: float, device: torch.device | None = None) -> None:
         self.spatial = spatial
-        self.side = (-(-spatial[0] // _CELLS), -(-spatial[1] // _CELLS))
-        self.cells = (-(-spatial[0] // self.side[0]), -(-spatial[1] // self.side[1]))
+        height, width = spatial
+        # rounded up
+        side_down = -(-height // _CELLS)
+        side_right = -(-width // _CELLS)
+        cells_down = -(-height // side_down)
+        cells_right = -(-width // side_right)
+        self.side = (side_down, side_right)
+        self.cells = (cells_down, cells_right)
         # cells in the margin, and the reach of a pixel in cells; both 0 along an axis of a single cell
-        wide = [
-            math.ceil(sigma / s) if n > 1 else 0 for n, s in zip(self.cells, self.side, strict=True)
-        ]
-        self.margin = (wide[0], wide[1])
-        taps = _find_taps(self.cells, self.side, sigma)
-        self.taps = [(send(kernel, device or kernel.device), offsets) for kernel, offsets in taps]
+        margin_down = math.ceil(sigma / side_down) if cells_down > 1 else 0
+        margin_right = math.ceil(sigma / side_right) if cells_right > 1 else 0
+        self.margin = (margin_down, margin_right)
+        self.taps = []
+        for kernel, offsets in _find_taps(self.cells, self.side, sigma):
+            kernel_on_device = send(kernel, device or kernel.device)
+            self.taps.append((kernel_on_device, offsets))
         reach_down = reach_right = 0
         for _, offsets in self.taps:
             for down, right in offsets:
@@ -71,19 +78,21 @@ class SmoothMask:
 
     def __call__(self, cells: Tensor) -> Tensor:
         """The masks with their margins `(B, H + .., W + ..)`. Keeps what `propagate_gradient` needs."""
-        high, wide = (n + g for n, g in zip(self.margin, self.reach, strict=True))
+        reach_down, reach_right = self.reach
+        high = self.margin[0] + reach_down
+        wide = self.margin[1] + reach_right
         m = F.pad(cells, (wide, wide, high, high))[:, None, None]
-        size = [n + 2 * g for n, g in zip(self.cells, self.margin, strict=True)]
-        sums = m.new_zeros(2, len(m), *self.side, *size)
+        height = self.cells[0] + 2 * self.margin[0]
+        width = self.cells[1] + 2 * self.margin[1]
+        sums = m.new_zeros(2, len(m), *self.side, height, width)
         for kernel, offsets in self.taps:
             f = kernel.to(m.device, m.dtype) * m
             weight = torch.exp(_INVERSE_TEMPERATURE * f)
             # the sums above and below the line of the soft maximum
             both = torch.stack([f * weight, weight])
             for i, j in offsets:
-                sums += both[..., i + self.reach[0] :, j + self.reach[1] :][
-                    ..., : size[0], : size[1]
-                ]
+                shifted = both[..., i + reach_down :, j + reach_right :]
+                sums += shifted[..., :height, :width]
         mask = sums[0] / sums[1]
         self._last = (m, mask, sums[1])
         return self._assemble(mask)
@@ -92,48 +101,53 @@ class SmoothMask:
         """The gradient by the cells of the last call, from the gradient by its masks with their margins."""
         assert self._last is not None
         m, mask, total = self._last
-        size = mask.shape[-2:]
+        height, width = mask.shape[-2:]
+        side_down, side_right = self.side
+        cells_down, cells_right = self.cells
+        margin_down, margin_right = self.margin
         # d M / d f = exp(f / T) (1 + (f - M) / T) / total
-        parts = gradient.reshape(len(m), size[0], self.side[0], size[1], self.side[1]).permute(
-            0, 2, 4, 1, 3
-        )
-        share = parts / total
+        parts = gradient.reshape(len(m), height, side_down, width, side_right)
+        share = parts.permute(0, 2, 4, 1, 3) / total
         # padded, since pixels within reach of a cell may lie beyond the margin, where there is nothing
         high, wide = self.reach
-        shares = F.pad(torch.stack([share, share * mask]), (wide, wide, high, high))
-        inside = m[..., high + self.margin[0] :, wide + self.margin[1] :][
-            ..., : self.cells[0], : self.cells[1]
-        ]
+        both = torch.stack([share, share * mask])
+        shares = F.pad(both, (wide, wide, high, high))
+        top = high + margin_down
+        left = wide + margin_right
+        inside = m[..., top : top + cells_down, left : left + cells_right]
         by_pixel = inside.new_zeros(len(m), *self.side, *self.cells)
         for kernel, offsets in self.taps:
             k = kernel.to(m.device, m.dtype)
             back = by_pixel.new_zeros(2, *by_pixel.shape)
             for i, j in offsets:
-                shifted = shares[..., high + self.margin[0] - i :, wide + self.margin[1] - j :]
-                back += shifted[..., : self.cells[0], : self.cells[1]]
+                shifted = shares[..., top - i :, left - j :]
+                back += shifted[..., :cells_down, :cells_right]
             f = k * inside
-            by_pixel += (
-                k
-                * torch.exp(_INVERSE_TEMPERATURE * f)
-                * ((1 + _INVERSE_TEMPERATURE * f) * back[0] - _INVERSE_TEMPERATURE * back[1])
-            )
+            weight = k * torch.exp(_INVERSE_TEMPERATURE * f)
+            of_f = (1 + _INVERSE_TEMPERATURE * f) * back[0]
+            of_mask = _INVERSE_TEMPERATURE * back[1]
+            by_pixel += weight * (of_f - of_mask)
         by_cells = by_pixel[:, 0, 0]
         # the pixels of a cell, one after the other
-        for pixel in range(1, self.side[0] * self.side[1]):
-            by_cells = by_cells + by_pixel[:, pixel // self.side[1], pixel % self.side[1]]
+        for pixel in range(1, side_down * side_right):
+            down, right = divmod(pixel, side_right)
+            by_cells = by_cells + by_pixel[:, down, right]
         return by_cells
 
     def crop_to_image(self, masks: Tensor) -> Tensor:
         """Masks `(B, H, W)` without their margins."""
-        top, left = (n * s for n, s in zip(self.margin, self.side, strict=True))
-        return masks[:, top : top + self.spatial[0], left : left + self.spatial[1]]
+        height, width = self.spatial
+        top = self.margin[0] * self.side[0]
+        left = self.margin[1] * self.side[1]
+        return masks[:, top : top + height, left : left + width]
 
     def _assemble(self, mask: Tensor) -> Tensor:
         """Put the pixels of all cells together: `(B, *side, h, w)` to `(B, H, W)`."""
-        size = mask.shape[-2:]
-        return mask.permute(0, 3, 1, 4, 2).reshape(
-            len(mask), size[0] * self.side[0], size[1] * self.side[1]
-        )
+        cells_down, cells_right = mask.shape[-2:]
+        height = cells_down * self.side[0]
+        width = cells_right * self.side[1]
+        pixels_beside_cells = mask.permute(0, 3, 1, 4, 2)
+        return pixels_beside_cells.reshape(len(mask), height, width)
 
 
 @lru_cache(maxsize=16)
@@ -142,27 +156,35 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
 
     A cell at the offset `(i, j)` is i cells down and j cells to the right.
     """
-    reach = _REACH * sigma
-    most = [math.ceil(reach / s) + 1 if n > 1 else 0 for n, s in zip(cells, side, strict=True)]
+    side_down, side_right = side
+    cells_down, cells_right = cells
     if sigma == 0:
         return [(torch.ones(*side, 1, 1, dtype=torch.float64), [(0, 0)])]
+    reach = _REACH * sigma
+    most_down = math.ceil(reach / side_down) + 1 if cells_down > 1 else 0
+    most_right = math.ceil(reach / side_right) + 1 if cells_right > 1 else 0
     offsets_of_kernels: dict[tuple[float, ...], tuple[Tensor, list[Offset]]] = {}
-    for i in range(-most[0], most[0] + 1):
-        for j in range(-most[1], most[1] + 1):
-            down, right = (
-                torch.arange(s, dtype=torch.float64) - (s - 1) / 2 - s * d
-                for s, d in zip(side, (i, j), strict=True)
-            )
+    for i in range(-most_down, most_down + 1):
+        down = _measure_distances(side_down, i)
+        for j in range(-most_right, most_right + 1):
+            right = _measure_distances(side_right, j)
             distance = (down[:, None] ** 2 + right**2).sqrt() / sigma
             if bool((distance > _REACH).all()):
                 continue
-            kernel = torch.exp(-2 * (distance - _PLATEAU).clamp(min=0) ** 2)
+            beyond_plateau = (distance - _PLATEAU).clamp(min=0)
+            kernel = torch.exp(-2 * beyond_plateau**2)
             # offsets at the same distances have the same kernel, whose exponentials are computed once
-            _, offsets = offsets_of_kernels.setdefault(
-                tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], [])
-            )
+            key = tuple(kernel.flatten().tolist())
+            tap: tuple[Tensor, list[Offset]] = (kernel[:, :, None, None], [])
+            _, offsets = offsets_of_kernels.setdefault(key, tap)
             offsets.append((i, j))
     return list(offsets_of_kernels.values())
+
+
+def _measure_distances(side: int, offset: int) -> Tensor:
+    """From the pixels of a cell to the centre of the cell at this offset along an axis, `(side,)`."""
+    pixels = torch.arange(side, dtype=torch.float64)
+    return pixels - (side - 1) / 2 - side * offset
 
 
 def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:
@@ -178,10 +200,12 @@ def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:
     >>> find_area_target(torch.tensor([[0.1, 0.9, 0.4, 0.4]]), torch.tensor([2]))
     tensor([[0.0000, 1.0000, 0.5000, 0.5000]])
     """
-    last = masks.sort(1).values.gather(1, (masks.shape[1] - ones)[:, None])
+    zeros = masks.shape[1] - ones
+    last = masks.sort(1).values.gather(1, zeros[:, None])
     above = masks > last
     equal = masks == last
-    share = (ones[:, None] - above.sum(1, keepdim=True)) / equal.sum(1, keepdim=True)
+    missing = ones[:, None] - above.sum(1, keepdim=True)
+    share = missing / equal.sum(1, keepdim=True)
     return torch.where(equal, share.to(masks.dtype), above.to(masks.dtype))
 
 
@@ -200,13 +224,15 @@ def blur_images(x: Tensor, sigma: float) -> Tensor:
         size = x.shape[axis]
         total = torch.zeros_like(x)
         mass = x.new_zeros(size)
-        for d in range(
-            -min(size - 1, math.ceil(_TAIL * sigma)), min(size - 1, math.ceil(_TAIL * sigma)) + 1
-        ):
+        reach = min(size - 1, math.ceil(_TAIL * sigma))
+        for d in range(-reach, reach + 1):
             start = max(0, -d)
             length = size - abs(d)
             weight = math.exp(-(d**2) / (2 * sigma**2))
-            total.narrow(axis, start, length).add_(x.narrow(axis, start + d, length) * weight)
+            shifted = x.narrow(axis, start + d, length)
+            total.narrow(axis, start, length).add_(shifted * weight)
             mass[start : start + length] += weight
-        x = total / mass.reshape([-1 if a == axis else 1 for a in range(4)])
+        shape_of_mass = [1] * 4
+        shape_of_mass[axis] = size
+        x = total / mass.reshape(shape_of_mass)
     return x

@@ -90,7 +90,8 @@ class AttentionRule(RuledMode):
     ) -> Any:
         """Call a function of torch, so that its backward pass follows its rule."""
         # the second argument of `expand_as` and others gives its shape only
-        carriers = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
+        values = args[:1] if name.endswith("_as") else [*args, *kwargs.values()]
+        carriers = find_carriers(values)
         carrying = [value for value in carriers if id(value) not in self._constants]
         if not carrying:
             return self._run_on_constants(func, args, kwargs, has_gradients=len(carriers) > 0)
@@ -101,15 +102,17 @@ class AttentionRule(RuledMode):
             return self._run_activation(name, func, args, kwargs)
         if plain != name:  # in place: compute in new memory, then write
             twin: Any = getattr(torch, plain, None) or getattr(F, plain, func)
-            return args[0].copy_(self.run(plain, twin, [args[0].clone(), *args[1:]], kwargs))
+            target = args[0]
+            computed = self.run(plain, twin, [target.clone(), *args[1:]], kwargs)
+            return target.copy_(computed)
         if name in _DIVISORS:
             return self._hold(func(*args, **kwargs))
         if name == "normalize":
             return self._normalize_vectors(*args, **kwargs)
         result = self._apply(name, func, args, kwargs, carrying)
-        return (
-            self._run_without_rule(name, func, args, kwargs) if result is NotImplemented else result
-        )
+        if result is NotImplemented:
+            return self._run_without_rule(name, func, args, kwargs)
+        return result
 
     def _run_on_constants(
         self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], has_gradients: bool
@@ -130,7 +133,9 @@ class AttentionRule(RuledMode):
         source = z.clone() if in_place else z
         plain = _OPERATORS.get(name, strip_underscore(name))
         result = self._activate(plain, lambda values: func(values, *args, **kwargs), source)
-        return z.copy_(result) if in_place else result
+        if in_place:
+            return z.copy_(result)
+        return result
 
     def _run_without_rule(
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
@@ -154,7 +159,12 @@ class AttentionRule(RuledMode):
 
     def _weaken(self, value: Tensor, factor: float) -> Tensor:
         """The value; what is passed back by the rules is multiplied by the factor."""
-        return self.divide(value, lambda g: [g * factor if factor else None], value, unsaved=1)
+
+        def weaken(g: Tensor) -> list[Tensor | None]:
+            # nothing is passed back by a factor of 0, whatever the gradient
+            return [g * factor if factor else None]
+
+        return self.divide(value, weaken, value, unsaved=1)
 
     def _route(self, out: Tensor, substitute: Tensor) -> Tensor:
         """The values of `out`; backward passes by the rules go through the substitute, of the same shape."""
@@ -187,8 +197,10 @@ class AttentionRule(RuledMode):
             return func(*args, **kwargs)
         if name in _PRODUCTS and len(carrying) <= 2 and not _adds_first(name, args, carrying):
             result = func(*args, **kwargs)
+            if is_alone:
+                return result
             # the uniform rule: half of the gradient to each of two factors
-            return result if is_alone else self._weaken(result, 0.5)
+            return self._weaken(result, 0.5)
         if name in _NORMALISATIONS:
             return self._normalise(name, func, args, kwargs)
         return NotImplemented
@@ -206,7 +218,8 @@ class AttentionRule(RuledMode):
         with torch.set_grad_enabled(self.attached):
             out = function(z)
         with torch.no_grad():
-            slope = compute_slope(z, out, differentiate(function, z.new_zeros(1)), _THRESHOLD)
+            slope_at_zero = differentiate(function, z.new_zeros(1))
+            slope = compute_slope(z, out, slope_at_zero, _THRESHOLD)
         if self.attached:
             near = z.abs() < torch.finfo(z.dtype).eps ** 0.25
             slope = trace_slope(
@@ -218,28 +231,33 @@ class AttentionRule(RuledMode):
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> Tensor:
         """The identity rule for the divisor of a normalisation over the last axes."""
-        names = (
-            "input",
-            "normalized_shape",
-            "weight",
-            *(("bias",) if name == "layer_norm" else ()),
-            "eps",
-        )
+        if name == "layer_norm":
+            names = ["input", "normalized_shape", "weight", "bias", "eps"]
+            default_eps: float | None = 1e-5
+        else:
+            names = ["input", "normalized_shape", "weight", "eps"]
+            default_eps = None
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         x = arguments["input"]
         shape = arguments["normalized_shape"]
-        axes = tuple(range(-(1 if isinstance(shape, int) else len(shape)), 0))
-        eps = arguments.get("eps", 1e-5 if name == "layer_norm" else None)
-        centred = x - x.mean(axes, keepdim=True) if name == "layer_norm" else x
+        weight = arguments.get("weight")
+        eps = arguments.get("eps", default_eps)
+        # without a number, `rms_norm` takes the machine epsilon of its type
+        if eps is None:
+            eps = torch.finfo(x.dtype).eps
+        dimensions = 1 if isinstance(shape, int) else len(shape)
+        axes = tuple(range(-dimensions, 0))
+        centred = x
+        if name == "layer_norm":
+            centred = x - x.mean(axes, keepdim=True)
         with torch.set_grad_enabled(self.attached):
             out = func(*args, **kwargs)
             variance = centred.square().mean(axes, keepdim=True)
-            # without a number, `rms_norm` takes the machine epsilon of its type
-            scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
+            scale = (variance + eps).rsqrt()
         substitute = centred * self._hold(scale)
-        return self._route(
-            out, substitute if arguments.get("weight") is None else substitute * arguments["weight"]
-        )
+        if weight is not None:
+            substitute = substitute * weight
+        return self._route(out, substitute)
 
     def _enlarge(
         self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
@@ -251,13 +269,18 @@ class AttentionRule(RuledMode):
         b = layer.bias
         up = torch.where(x > 0, x, 0.0)
         out = func(*args, **kwargs)
-        plus = layer.call(up, w.clamp(min=0), None if b is None else b.clamp(min=0))
+        positive_bias = None if b is None else b.clamp(min=0)
+        plus = layer.call(up, w.clamp(min=0), positive_bias)
         # negative inputs with negative weights contribute positively, too
-        plus = plus + layer.call(x - up, w.clamp(max=0), None)
-        enlarged = out + gamma * torch.where(out > 0, plus, out - plus)
+        of_negative = layer.call(x - up, w.clamp(max=0), None)
+        plus = plus + of_negative
+        contributions = torch.where(out > 0, plus, out - plus)
+        enlarged = out + gamma * contributions
         with torch.set_grad_enabled(self.attached):
             ratio = _divide(out, enlarged)
-        return self._route(out if self.attached else out.detach(), enlarged * self._hold(ratio))
+        if not self.attached:
+            out = out.detach()
+        return self._route(out, enlarged * self._hold(ratio))
 
 
 def _is_part_of_layer(name: str, func: Callable[..., Any], is_alone: bool) -> bool:
@@ -275,4 +298,5 @@ def _adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:
 def _divide(a: Tensor, b: Tensor) -> Tensor:
     """`a / b`, and 0 where `b` is 0; with finite gradients."""
     empty = b == 0
-    return torch.where(empty, 0.0, a / torch.where(empty, 1.0, b))
+    divisor = torch.where(empty, 1.0, b)
+    return torch.where(empty, 0.0, a / divisor)

@@ -205,7 +205,9 @@ class DeepLift(Explainer):
                 slopes = compute_gradient(
                     select_scores(model, logits, targets), leaf, create_graph=True
                 )
-            return slopes * (leaf - baseline) if self.times_input else slopes, logits
+            if self.times_input:
+                return slopes * (leaf - baseline), logits
+            return slopes, logits
 
 
 class RelevanceExplainer(Explainer):

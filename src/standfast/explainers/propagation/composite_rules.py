@@ -109,10 +109,17 @@ def divide_relevance(
 ) -> Tensor:
     """The relevance of a layer's inputs `a` `(N, ...)`, from that of its outputs, by one of the rules."""
     w = layer.weight.detach()
-    b = None if layer.bias is None else layer.bias.detach()
-    ends = {} if box is None else {"-low": -box[0], "-high": -box[1]}
+    b = None
+    if layer.bias is not None:
+        b = layer.bias.detach()
+    ends: dict[str, Tensor] = {}
+    if box is not None:
+        low, high = box
+        ends = {"-low": -low, "-high": -high}
     # `gamma` has other weights where the output is above 0 than where it is below
-    out = layer.call(a, w, b) if any(term.where for term in RULES[rule]) else None
+    out = None
+    if any(term.where for term in RULES[rule]):
+        out = layer.call(a, w, b)
     total: Tensor | None = None
     for term in RULES[rule]:
         leaves: list[Tensor] = []
@@ -120,17 +127,22 @@ def divide_relevance(
         for of_a, of_w, of_b in term.parts:
             part = ends[of_a] if of_a in ends else _PARTS[of_a](a, gamma)
             leaf = part.detach().requires_grad_(True)
-            bias = _PARTS[of_b](b, gamma) if of_b and b is not None else None
+            weight = _PARTS[of_w](w, gamma)
+            bias = None
+            if of_b and b is not None:
+                bias = _PARTS[of_b](b, gamma)
             with torch.enable_grad():
-                outputs.append(layer.call(leaf, _PARTS[of_w](w, gamma), bias))
+                outputs.append(layer.call(leaf, weight, bias))
             leaves.append(leaf)
         with torch.enable_grad():
             z = reduce(torch.add, outputs)
         share = term.factor * divide_stabilised(relevance, z.detach(), epsilon)
         if out is not None:
-            share = share * (out > 0 if term.where == "above" else out < 0)
+            is_counted = out > 0 if term.where == "above" else out < 0
+            share = share * is_counted
+        slopes = torch.autograd.grad(z, leaves, share)
         # a part times the gradient of the sum by it is what it contributes
-        for leaf, slope in zip(leaves, torch.autograd.grad(z, leaves, share), strict=True):
+        for leaf, slope in zip(leaves, slopes, strict=True):
             contribution = leaf.detach() * slope
             total = contribution if total is None else total + contribution
     assert total is not None
@@ -317,11 +329,18 @@ class CompositeRule(EpsilonRule):
         mean = given["running_mean"].detach()
         variance = given["running_var"].detach()
         # batch_norm(w a + b) = (w s) a + (b - mean) s + shift, with s = weight / sqrt(variance + eps)
-        scale = (variance + given.get("eps", 1e-5)).rsqrt()
+        eps = given.get("eps", 1e-5)
+        scale = (variance + eps).rsqrt()
         if given.get("weight") is not None:
             scale = scale * given["weight"].detach()
-        old = torch.zeros_like(mean) if layer.bias is None else layer.bias.detach()
-        bias = (old - mean) * scale + (0.0 if given.get("bias") is None else given["bias"].detach())
+        if layer.bias is None:
+            old_bias = torch.zeros_like(mean)
+        else:
+            old_bias = layer.bias.detach()
+        shift: Tensor | float = 0.0
+        if given.get("bias") is not None:
+            shift = given["bias"].detach()
+        bias = (old_bias - mean) * scale + shift
         sizes = [1] * layer.weight.ndim
         sizes[layer.channels] = -1
         weight = layer.weight.detach() * scale.reshape(sizes)

@@ -95,7 +95,8 @@ class DeepSHAP(Explainer):
         for part in torch.split(references, size):  # as many as fit into memory at once
             rule = PairedRule(self.epsilon, rows=len(part))
             with torch.no_grad(), rule:
-                at_part = model.forward(pad_rows(part, count_padding(len(part), size)).clone())
+                padding = count_padding(len(part), size)
+                at_part = model.forward(pad_rows(part, padding).clone())
             at_references.append(at_part[: len(part)].double())
             logits = []
             for i, start in enumerate(starts):
@@ -131,7 +132,9 @@ class _Pairs:
         self.references = references
         total = len(references)
         aligned = size >= ROW_ALIGNMENT
-        self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if aligned else 1
+        self.copies = 1
+        if aligned:
+            self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x)))
         padding = count_padding(self.copies * len(x), size) if aligned else 0
         first = pad_rows(
             torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding
@@ -150,7 +153,9 @@ class _Pairs:
             if targets is None:
                 classes = None
             else:
-                classes = pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
+                other_axes = [1] * (targets.ndim - 1)
+                targets_of_copies = targets.repeat(self.copies, *other_axes)
+                classes = pad_rows(targets_of_copies, padding)
             self.score = select_scores(model, logits, classes).sum()
         check_has_gradients(self.score, self.leaf)
         self.logits = logits.detach()[: len(x)]

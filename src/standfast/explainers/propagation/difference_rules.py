@@ -113,14 +113,17 @@ def _propagate_pool(
     """
 
     def scatter_to(values: Tensor, where: Tensor) -> Tensor:
-        flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
+        positions = change[0, 0].numel()
+        flat = values.new_zeros((*change.shape[:2], positions))
         return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(
             change
         )
 
     top = torch.maximum(out, out_b)
     unchanged = change.abs() <= epsilon
-    shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
+    of_input = scatter_to(g * (top - out_b), places)
+    of_baseline = scatter_to(g * (out - top), places_b)
+    shared = of_input + of_baseline
     if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
         change = torch.where(unchanged, 1.0, change)
     return torch.where(unchanged, scatter_to(g, places), shared / change)
@@ -199,16 +202,19 @@ class DifferenceRule(RuledMode):
             pool = MAX_POOLS[name]
             result = self._pool(name, z, lambda z: pool(z, *args, **kwargs))
         else:
-            result = self._activate(
-                name, z.clone() if in_place else z, lambda z: func(z, *args, **kwargs)
-            )
-        return z.copy_(result) if in_place else result
+            source = z.clone() if in_place else z
+            result = self._activate(name, source, lambda z: func(z, *args, **kwargs))
+        if in_place:
+            return z.copy_(result)
+        return result
 
     def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
         """The stored input and output of the baseline, for the activation that runs now."""
         assert self._next is not None
         is_recorded = self._next < len(self._units)
-        before, z_b, out_b = self._units[self._next] if is_recorded else ("nothing", z, z)
+        before, z_b, out_b = "nothing", z, z
+        if is_recorded:
+            before, z_b, out_b = self._units[self._next]
         if before != name or z_b.shape[1:] != z.shape[1:]:
             raise ModelError(
                 f"deeplift: expected the module to run the same activations for inputs and baseline, got"
@@ -220,9 +226,9 @@ class DifferenceRule(RuledMode):
     def _record_unit(self, name: str, z: Tensor, *found: Tensor) -> Tensor:
         """Keep the rows of the baseline; returns the output, which is the first of what was found."""
         kept = tuple(values[: self.rows].clone() for values in found)
-        self._units.append(
-            (name, z.detach()[: self.rows].clone(), kept if len(kept) > 1 else kept[0])
-        )
+        values = z.detach()[: self.rows].clone()
+        kept_values = kept if len(kept) > 1 else kept[0]
+        self._units.append((name, values, kept_values))
         return found[0]
 
     def _is_attached(self, z: Tensor) -> bool:
@@ -238,7 +244,10 @@ class DifferenceRule(RuledMode):
         rectifies = name in _RECTIFIERS and not self._smooth
         with torch.no_grad():
             # the derivative of a rectifier, which torch takes as 0 at 0
-            local = (z > 0).to(z.dtype) if rectifies else differentiate(function, z.detach())
+            if rectifies:
+                local = (z > 0).to(z.dtype)
+            else:
+                local = differentiate(function, z.detach())
         if not attached:
             return self._apply_slope(z, out, local, z_b, out_b)
         change = z - z_b
@@ -246,13 +255,15 @@ class DifferenceRule(RuledMode):
             slope = compute_slope(change, out - out_b, local, self.epsilon)
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
         # there the rounding, eps / change^2, is about as large as the error of the expansion, change^2
-        near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
-        beside = (
-            None
-            if linear
-            else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
-        )
-        return self._rule(z, out, torch.mul, trace_slope(slope, change, out - out_b, near, beside))
+        smallest = self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25
+        near = change.abs() <= smallest
+
+        def differentiate_beside() -> Tensor:
+            return differentiate(function, z_b + change * (2 / 3), create_graph=True)
+
+        beside = None if linear else differentiate_beside
+        traced = trace_slope(slope, change, out - out_b, near, beside)
+        return self._rule(z, out, torch.mul, traced)
 
     def _pool(
         self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -273,7 +284,8 @@ class DifferenceRule(RuledMode):
         return self._rule(z, out, torch.mul, slope)
 
     def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
-        change = (z if self._is_attached(z) else z.detach()) - z_b
+        followed = z if self._is_attached(z) else z.detach()
+        change = followed - z_b
         return self._rule(
             z, pooled[0], partial(_propagate_pool, epsilon=self.epsilon), change, *pooled
         )

@@ -205,7 +205,8 @@ def read_weighted_call(
     bias = options.pop("bias", None)
     groups = 1
     if name.startswith("conv_transpose"):
-        groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1))
+        usual_groups = rest[3] if len(rest) > 3 else 1
+        groups = int(options.get("groups", usual_groups))
 
     def call(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return func(values, weight, bias, *rest, **options)  # type: ignore[no-any-return]
@@ -221,9 +222,9 @@ def replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
         return {key: replace_carriers(entry, by) for key, entry in value.items()}
     if isinstance(value, list):
         return [replace_carriers(entry, by) for entry in value]
-    return (
-        tuple(replace_carriers(entry, by) for entry in value) if isinstance(value, tuple) else value
-    )
+    if isinstance(value, tuple):
+        return tuple(replace_carriers(entry, by) for entry in value)
+    return value
 
 
 def call_with(
@@ -276,7 +277,9 @@ class EpsilonRule(FunctionMode):
             z = args.pop(0) if args else kwargs.pop("input")
             in_place = take_inplace_flag(name, args, kwargs)
             result = PassThrough.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
-            return z.copy_(result) if in_place else result
+            if in_place:
+                return z.copy_(result)
+            return result
         alone = len(carrying) == 1
         by_constant = alone and plain in QUOTIENTS and args[0] is carrying[0]
         if plain in LINEAR or (plain in LINEAR_IN_ONE and alone) or by_constant:
@@ -284,7 +287,9 @@ class EpsilonRule(FunctionMode):
                 return self._share(func, args, kwargs)
             # in place: compute in new memory, then write
             twin = getattr(torch, plain)
-            return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
+            target = args[0]
+            computed = self._share(twin, [target.clone(), *args[1:]], kwargs)
+            return target.copy_(computed)
         result = func(*args, **kwargs)
         if find_carriers([result]):
             raise make_rule_error(self.who, name, func)

@@ -145,7 +145,10 @@ class PeerMetric(Metric):
             with isolate(sample, seeds[row]):
                 value, failure[row] = self._score_sample(sample)
             probe.charge(probe.usable().new_tensor([row]), sample.evaluations)
-            score[row] = value if failure[row] is None else torch.nan
+            if failure[row] is None:
+                score[row] = value
+            else:
+                score[row] = torch.nan
         failed = torch.tensor([message is not None for message in failure], device=inputs.device)
         probe.skip(failed, "nonfinite")
         return PeerResult(

@@ -114,9 +114,10 @@ def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], 
             kind = Any
             option = field(default=None)
         quantus_options.append((name, kind, option))
+    usual_reduction = "mean" if title in _CURVES else None
     our_options = [
         ("softmax", bool | None, field(default=None)),
-        ("reduce", Reduce | None, field(default="mean" if title in _CURVES else None)),
+        ("reduce", Reduce | None, field(default=usual_reduction)),
     ]
     names = tuple(name for name, _, _ in quantus_options)
     attributes = {"title": title, "peer_options": names, "stated": _find_direction(title)}
@@ -130,8 +131,12 @@ def _read_options(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
         is_variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         if name in _OUTPUT or name == "self" or is_variadic:
             continue
-        default = None if parameter.default is parameter.empty else parameter.default
-        kind = type(default) if isinstance(default, bool | int | float) else Any
+        default = None
+        if parameter.default is not parameter.empty:
+            default = parameter.default
+        kind: Any = Any
+        if isinstance(default, bool | int | float):
+            kind = type(default)
         option = field(default=default)
         if isinstance(default, list | dict | set):
             option = field(default_factory=partial(copy.copy, default))
@@ -184,13 +189,15 @@ class Base(PeerMetric):
 
     def _build(self, classes: int) -> Any:
         """Make Quantus's metric for a model with so many classes."""
-        options = {}
+        options: dict[str, Any] = {}
         for name in self.peer_options:
             value = getattr(self, name)
             if name == "num_classes" and value is None:
                 value = classes
+            if value is not None and name.endswith("_func"):
+                value = _find_function(name, value)
             if value is not None:
-                options[name] = _find_function(name, value) if name.endswith("_func") else value
+                options[name] = value
         if getattr(self, "perturb_func_kwargs", None) is not None:
             options["perturb_func_kwargs"] = dict(self.perturb_func_kwargs)  # type: ignore[attr-defined]
         quiet = {"disable_warnings": True, "display_progressbar": False}
@@ -219,7 +226,10 @@ class Base(PeerMetric):
         accepted = inspect.signature(type(metric).__call__).parameters
         # not all metrics of Quantus take it
         softmax = getattr(self, "softmax", None)
-        more = {"softmax": softmax} if softmax is not None and "softmax" in accepted else {}
+        if softmax is not None and "softmax" in accepted:
+            more = {"softmax": softmax}
+        else:
+            more = {}
         answer = metric(
             model=sample.module,
             x_batch=sample.inputs.cpu().numpy(),

@@ -167,10 +167,12 @@ class CEval(DistortionMetric):
         c_empty = empty.c[:, 0]
         points = call.inputs.clone()
         mask = torch.zeros_like(search.scores, dtype=torch.bool)
-        points[rows], mask[rows] = least.points[:, 0], fixed
+        points[rows] = least.points[:, 0]
+        mask[rows] = fixed
         predicted = task.read_answer(probe.logits, probe.targets)
         flipped = rows[was_found]
-        predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
+        no_answer = torch.nan if predicted.is_floating_point() else -1
+        predicted.fill_(no_answer)
         if len(flipped):
             predicted[flipped] = task.read_answer(
                 call.model.logits(points[flipped]), probe.targets[flipped]
@@ -188,8 +190,10 @@ class CEval(DistortionMetric):
             ).lower
         ratio, low, high = (ends[:, 0] for ends in compute_ratio(least, empty))
         # without a certificate nothing is proved but that a ratio is at least 1
-        proved = (certified / c_empty.double()).nan_to_num(nan=0.0).clamp(min=1.0)
-        gap = second.double() / c.double().clamp(min=1e-300) - 1
+        certified_ratio = certified / c_empty.double()
+        proved = certified_ratio.nan_to_num(nan=0.0).clamp(min=1.0)
+        ratio_of_second = second.double() / c.double().clamp(min=1e-300)
+        gap = ratio_of_second - 1
         fields = probe.common_fields(
             self,
             value=ratio,

@@ -104,15 +104,15 @@ class CEvalPlot(DistortionMetric):
         """Fix the top places at each size, and search for the least distortions and for the knee of their curve."""
         search = DistortionSearch(self, call)
         empty = search.find_empty()
-        distortions = search.find([search.fix_places(size) for size in self.fractions], empty)
+        masks = [search.fix_places(size) for size in self.fractions]
+        distortions = search.find(masks, empty)
         tied = search.improve_empty(empty, distortions)
         search.probe.charge(search.rows, distortions.evaluations)
         whole = distortions.found.all(1)
         curves = torch.where(whole[:, None], distortions.c.double(), torch.nan)
         knee_sizes = [find_knee(self.fractions, curve) for curve in curves.tolist()]
-        knees = torch.tensor(
-            [torch.nan if p is None else self.fractions[p] for p in knee_sizes], dtype=torch.float64
-        )
+        fractions = [torch.nan if index is None else self.fractions[index] for index in knee_sizes]
+        knees = torch.tensor(fractions, dtype=torch.float64)
         value, low, high = (ends.mean(1) for ends in compute_ratio(distortions, empty))
         fields = search.probe.common_fields(
             self,

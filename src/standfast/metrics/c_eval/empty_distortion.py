@@ -64,7 +64,8 @@ def find_empty_distortion(
     # read before old entries make room, since they may be among these
     entries = [fresh[key] if key in fresh else remembered[key] for key in keys]
     remembered.update(fresh)
-    most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
+    bytes_of_input = inputs[0].numel() * inputs.element_size()
+    most = max(1, _KEPT // bytes_of_input)
     while len(remembered) > most:
         remembered.popitem(last=False)
     distortion, flips, second, evaluations, points = (
@@ -75,7 +76,9 @@ def find_empty_distortion(
 
 def _digest(model: Model) -> bytes:
     digest = hashlib.sha256()
-    for tensor in (*model.module.parameters(), *model.module.buffers(), *model.bounds):
+    tensors = (*model.module.parameters(), *model.module.buffers(), *model.bounds)
+    for tensor in tensors:
         # a tensor without axes, such as a counter of batches, cannot be viewed as bytes; so it is made a vector first
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        content = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
+        digest.update(content.numpy().data)
     return digest.digest()

@@ -97,7 +97,8 @@ def check_fractions(fractions: Sequence[float], name: str) -> tuple[float, ...]:
     """The shares as a tuple; raises `ArgumentError` unless they lie between 0 and 1, in rising order."""
     fits = isinstance(fractions, tuple | list) and len(fractions) > 0
     fits = fits and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
-    check(fits and list(fractions) == sorted(set(fractions)), name, _EXPECTED, fractions)
+    is_rising = fits and list(fractions) == sorted(set(fractions))
+    check(is_rising, name, _EXPECTED, fractions)
     return tuple(float(fraction) for fraction in fractions)
 
 
@@ -132,11 +133,13 @@ class Distortions:
         """
         c = self.c[:, column]
         was_found = self.found[:, column]
-        better = other.found[:, other_column] & (~was_found | (other.c[:, other_column] < c))
-        second = torch.minimum(torch.where(was_found, c, torch.inf), self.second[:, column])
+        other_c = other.c[:, other_column]
+        better = other.found[:, other_column] & (~was_found | (other_c < c))
+        first = torch.where(was_found, c, torch.inf)
+        second = torch.minimum(first, self.second[:, column])
         self.second[:, column] = torch.where(better, second, self.second[:, column])
         self.points[better, column] = other.points[better, other_column]
-        self.c[:, column] = torch.where(better, other.c[:, other_column], c)
+        self.c[:, column] = torch.where(better, other_c, c)
         self.found[:, column] |= better
 
 
@@ -152,7 +155,9 @@ class DistortionSearch:
     """
 
     def __init__(self, metric: DistortionMetric, call: Call) -> None:
-        self.call, self.norm, self.attack = call, check_norm(metric.norm), get_attack(metric.attack)
+        self.call = call
+        self.norm = check_norm(metric.norm)
+        self.attack = get_attack(metric.attack)
         self.probe = Probe(call)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
         # a call without samples has no places to count, and passes
@@ -165,11 +170,12 @@ class DistortionSearch:
         )
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
-        self.inputs, self.targets = call.inputs[self.rows], self.probe.targets[self.rows]
+        self.inputs = call.inputs[self.rows]
+        self.targets = self.probe.targets[self.rows]
         assert not isinstance(metric.segments, Tensor)  # since `__post_init__`
-        self.labels = (
-            segment(call.inputs, metric.segments).labels if metric.unit == "segment" else None
-        )
+        self.labels = None
+        if metric.unit == "segment":
+            self.labels = segment(call.inputs, metric.segments).labels
 
     def fix_places(self, fraction: float) -> Tensor:
         """The places of the usable samples that are fixed, bool `(n, *spatial)`."""
@@ -229,7 +235,9 @@ class DistortionSearch:
         # a solution was passed on to all smaller sets, so c(empty) counts only where none was found at any size
         before = torch.where(every.found.any(1, keepdim=True), 0.0, empty.c)
         c = torch.where(every.found, every.c, 0.0)
-        every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
+        # with more features fixed, c is at least as large
+        so_far = torch.cat([before, c], 1).cummax(1).values[:, 1:]
+        every.c[:] = torch.where(every.found, c, so_far)
         return every
 
     def improve_empty(self, empty: Distortions, distortions: Distortions) -> Tensor:
@@ -271,7 +279,8 @@ class DistortionSearch:
             empty.points[rows],
             empty.evaluations[rows],
         )
-        tied[rows] = ~(again.found & (again.distortion < part.c[:, 0]))
+        is_nearer = again.found & (again.distortion < part.c[:, 0])
+        tied[rows] = ~is_nearer
         part.improve_by(other, 0, 0)
         for name in ("c", "found", "second", "points"):
             getattr(empty, name)[rows] = getattr(part, name)
@@ -295,15 +304,18 @@ def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tenso
 
     def share(c: Tensor, of: Tensor) -> Tensor:
         # c(empty) is at most c(e): a change with features fixed is one with none fixed, too
-        return (c.double() / of.double().clamp(min=1e-300)).clamp(min=1.0)
+        ratio = c.double() / of.double().clamp(min=1e-300)
+        return ratio.clamp(min=1.0)
 
     ratio = share(fixed.c, empty.c)
     # nothing is known of c(empty) where its lower limit is 0, so nothing bounds the ratio from above
     high = torch.where(empty.low > 0, share(fixed.c, empty.low), torch.inf)
     low = share(fixed.low, empty.c)
     has_second = fixed.second.isfinite() & empty.second.isfinite()
-    high = torch.where(fixed.found, torch.where(has_second, high, torch.nan), torch.inf)
-    low = torch.where(fixed.found, torch.where(has_second, low, torch.nan), low)
+    high_of_found = torch.where(has_second, high, torch.nan)
+    low_of_found = torch.where(has_second, low, torch.nan)
+    high = torch.where(fixed.found, high_of_found, torch.inf)
+    low = torch.where(fixed.found, low_of_found, low)
     ratio, low, high = (
         torch.where(empty.found, values, torch.nan) for values in (ratio, low, high)
     )

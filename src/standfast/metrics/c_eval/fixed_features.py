@@ -42,8 +42,10 @@ def fix_pixels(scores: Tensor, fraction: float) -> Tensor:
     """
     flat = scores.flatten(1)
     count = count_fixed(fraction, flat.shape[1])
-    order = flat.sort(dim=1, descending=True, stable=True).indices[:, :count]
-    return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
+    ordered = flat.sort(dim=1, descending=True, stable=True)
+    order = ordered.indices[:, :count]
+    none = torch.zeros_like(flat, dtype=torch.bool)
+    return none.scatter_(1, order, True).reshape(scores.shape)
 
 
 def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
@@ -60,8 +62,12 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     flat = scores.flatten(1)
     label = labels.flatten(1)
     count = count_fixed(fraction, flat.shape[1])
-    segments = int(label.max()) + 1 if len(flat) else 1
-    sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)
+    if len(flat):
+        segments = int(label.max()) + 1
+    else:
+        segments = 1
+    shape = (len(flat), segments)
+    sums = torch.zeros(shape, dtype=torch.float64, device=flat.device)
     sums.scatter_add_(1, label, flat.double())
     best_segments = sums.sort(dim=1, descending=True, stable=True).indices
     numbers = torch.arange(segments, device=flat.device).expand_as(best_segments)
@@ -71,9 +77,12 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     # a stable order: by segment, and within a segment still by score
     by_segment = ranks_of_places.sort(dim=1, stable=True).indices
     order = by_score.gather(1, by_segment)[:, :count]
-    return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
+    none = torch.zeros_like(flat, dtype=torch.bool)
+    return none.scatter_(1, order, True).reshape(scores.shape)
 
 
 def mark_free(mask: Tensor, inputs: Tensor) -> Tensor:
     """Which entries of `inputs` `(N, ...)` may change while the places `mask` `(N, *spatial)` are fixed."""
-    return ~(mask if inputs.ndim == 2 else mask[:, None].expand(inputs.shape))
+    if inputs.ndim != 2:
+        mask = mask[:, None].expand(inputs.shape)
+    return ~mask

@@ -126,7 +126,9 @@ class NearAffinity(DistortionMetric):
         c_rest = rest.c.double().flip(1)
         c_empty = empty.c.double()
         # where no change was found, a distortion may be anything from its lower bound up
-        most = [torch.where(part.found, part.c.double(), torch.inf) for part in (fixed, rest)]
+        most = []
+        for part in (fixed, rest):
+            most.append(torch.where(part.found, part.c.double(), torch.inf))
         upper = _estimate(most[0], most[1].flip(1))
         deviation, _ = _deviate(_estimate(c, c_rest), upper, c_empty, c_empty)
         # where no change was found, c is that of a search with fewer features fixed, so its limit counts here, too; and
@@ -180,5 +182,7 @@ def _deviate(
     most = (high / empty_low).log()
     inside = (least <= 0) & (most >= 0)
     # between ends on both sides of 1 the ratio may be 1
-    near = torch.where(inside, 0.0, torch.minimum(least.abs(), most.abs()))
-    return near.mean(1), torch.maximum(least.abs(), most.abs()).mean(1)
+    nearer_end = torch.minimum(least.abs(), most.abs())
+    farther_end = torch.maximum(least.abs(), most.abs())
+    near = torch.where(inside, 0.0, nearer_end)
+    return near.mean(1), farther_end.mean(1)

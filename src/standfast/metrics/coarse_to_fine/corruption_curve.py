@@ -117,7 +117,9 @@ class CorruptionCurveResult(Result):
     def tensors(self) -> dict[str, Tensor]:
         """The drops of the measured orders, with their shares, the keys of the noise, and the tensors for pictures."""
         shares = torch.tensor(self.fractions, dtype=torch.float64).expand(len(self), -1)
-        drops = {f"drop_{order}": drops.contiguous() for order, drops in self.score_drop.items()}
+        drops = {}
+        for order, drop in self.score_drop.items():
+            drops[f"drop_{order}"] = drop.contiguous()
         return {**super().tensors(), **drops, "fractions": shares.contiguous()}
 
     @property
@@ -127,7 +129,9 @@ class CorruptionCurveResult(Result):
 
     def curves(self) -> Curves:
         """The drops of all samples as arrays, for `summarise`."""
-        drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
+        drops = {}
+        for order, values in self.score_drop.items():
+            drops[order] = values.double().cpu().numpy()
         share = self.corrupted_share.double().cpu().numpy().copy()
         # a skipped sample has no curve: `Curves.find_complete` leaves out what is NaN
         share[[status != "ok" for status in self.status]] = math.nan
@@ -207,7 +211,9 @@ class CorruptionCurve(Metric):
     def __post_init__(self) -> None:
         increasing = all(a < b for a, b in pairwise(self.fractions))
         check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
-        orders = (self.order,) if isinstance(self.order, str) else self.order
+        orders = self.order
+        if isinstance(orders, str):
+            orders = (orders,)
         check(
             len(set(orders)) == len(orders),
             "order",
@@ -216,8 +222,10 @@ class CorruptionCurve(Metric):
         )
         set_fields(self, order=orders)
         sd = 1.0 if self.sd is None else self.sd
-        spread = [sd] if isinstance(sd, int | float) else sd
-        check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
+        spreads = sd
+        if isinstance(spreads, int | float):
+            spreads = [spreads]
+        check(all(value > 0 for value in spreads), "sd", "numbers above 0", repr(self.sd))
         got = repr(self.background)
         if self.replacement == "sample":
             is_checked = isinstance(self.background, Background | Tensor)
@@ -246,7 +254,8 @@ class CorruptionCurve(Metric):
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """The area. Explainers are compared up to the share that all replace, as longer maps have larger areas."""
         most = _starts_at_the_top(options)
-        positions = f"{'most' if most else 'least'} relevant positions corrupted"
+        which = "most" if most else "least"
+        positions = f"{which} relevant positions corrupted"
         common_share = CommonShare(
             "corrupted_share",
             "drop_top" if most else "drop_bottom",
@@ -326,9 +335,11 @@ class CorruptionCurve(Metric):
                 areas[order][rows] = compute_area(share[rows], drop[order][rows])
             if self._draws > 1:
                 of_draws = compute_area(share[rows, None], drops[:, :, 0])
-                variance = _average_draws((of_draws - _average_draws(of_draws)[:, None]) ** 2)
+                deviations = of_draws - _average_draws(of_draws)[:, None]
+                variance = _average_draws(deviations**2)
                 # the spread over draws, divided by their number and by that number less one: the variance of a mean
-                error[rows] = (variance / ((~of_draws.isnan()).sum(1) - 1)).sqrt()
+                other_draws = (~of_draws.isnan()).sum(1) - 1
+                error[rows] = (variance / other_draws).sqrt()
         no_positive = torch.zeros_like(corrupted.positive, dtype=torch.bool)
         no_positive[usable] = corrupted.positive[usable] == 0
         return CorruptionCurveResult(

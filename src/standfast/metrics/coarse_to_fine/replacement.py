@@ -44,7 +44,9 @@ def count_replaced(positive: Tensor, fractions: Sequence[float]) -> Tensor:
     [[0, 0, 0], [0, 2, 7], [5, 29, 100]]
     """
     shares = send(list(fractions), positive.device, torch.float64)
-    return (positive[:, None] * shares + _ROUNDING).floor().to(torch.int64)
+    # rounding must not lose the last of a whole number of positions
+    counts = positive[:, None] * shares + _ROUNDING
+    return counts.floor().to(torch.int64)
 
 
 def rank_positive(relevance: Tensor, order: Order) -> Tensor:
@@ -62,8 +64,10 @@ def rank_positive(relevance: Tensor, order: Order) -> Tensor:
     ([[1, 3, 0, 2, 4]], [[0, 3, 2, 1, 4]])
     """
     rising = -relevance if order == "top" else relevance
-    sorted_positions = order_rows(torch.where(relevance > 0, rising, torch.inf))
-    numbers = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32)
+    positive_first = torch.where(relevance > 0, rising, torch.inf)
+    sorted_positions = order_rows(positive_first)
+    positions = relevance.shape[1]
+    numbers = torch.arange(positions, device=relevance.device, dtype=torch.int32)
     numbers = numbers.expand_as(sorted_positions)
     # an expanded tensor shares its rows, which must not be written
     ranks = torch.empty_like(numbers, memory_format=torch.contiguous_format)
@@ -85,14 +89,20 @@ def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:
     >>> find_levels(torch.tensor([[[0.1, 0.9, -1.0, 0.5]]]), torch.tensor([[1, 2]]), "entry").tolist()
     [[[3, 1, 0, 2]]]
     """
-    shape = tuple(maps.shape[1:]) if unit == "entry" else spatial_shape(maps)
+    if unit == "entry":
+        shape = tuple(maps.shape[1:])
+    else:
+        shape = spatial_shape(maps)
     levels = []
-    size = max(1, count_at_once(_ELEMENTS // 4, maps) // max(1, maps[0].numel()))
-    for part, own_counts in zip(torch.split(maps, size), torch.split(counts, size), strict=True):
+    entries = max(1, maps[0].numel())
+    size = max(1, count_at_once(_ELEMENTS // 4, maps) // entries)
+    parts = zip(torch.split(maps, size), torch.split(counts, size), strict=True)
+    for part, own_counts in parts:
         relevance = compute_relevance(part, unit)
         ranks = rank_positive(relevance, "top").to(counts.dtype)
         level = torch.searchsorted(own_counts.contiguous(), ranks, right=True) + 1
-        levels.append(torch.where(relevance > 0, level.clamp(max=255), 0).to(torch.uint8))
+        level = level.clamp(max=255)
+        levels.append(torch.where(relevance > 0, level, 0).to(torch.uint8))
     return torch.cat(levels).reshape(len(maps), *shape)
 
 
@@ -101,7 +111,8 @@ def draw_normal(keys: Tensor, count: int) -> Tensor:
 
     They are quantiles of uniform numbers, which have the same bits on every device.
     """
-    quantiles: Tensor = torch.special.erfinv(2 * hashed_uniform(keys, count).double() - 1)
+    between_ends = 2 * hashed_uniform(keys, count).double() - 1
+    quantiles: Tensor = torch.special.erfinv(between_ends)
     return quantiles.mul_(math.sqrt(2))
 
 
@@ -134,9 +145,9 @@ def resolve_noise(
         centre = _broadcast(mean, "mean", inputs)
     if sd is not None:
         scale = _broadcast(sd, "sd", inputs)
-    inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr(
-        (lower - centre) / scale
-    )
+    share_below_upper = torch.special.ndtr((upper - centre) / scale)
+    share_below_lower = torch.special.ndtr((lower - centre) / scale)
+    inside = share_below_upper - share_below_lower
     outside = float(1 - inside.mean())
     if outside > _MUCH:
         model.warn_once(
@@ -156,14 +167,20 @@ def make_gaussian_fields(
     no numbers, and no number is so low that it stands for a missing cell.
     """
     centre, scale = resolve_noise(model, inputs, mean, sd)
-    reference = model.reference_for(inputs) if mean is None and sd is None else None
-    fit_cells = None if reference is None else _find_fit(reference)
+    reference = None
+    if mean is None and sd is None:
+        reference = model.reference_for(inputs)
+    fit_cells = None
+    if reference is not None:
+        fit_cells = _find_fit(reference)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()
         parts = []
-        for chunk_keys in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
-            values = centre + scale * draw_normal(chunk_keys, count).reshape(-1, *x.shape[1:])
+        size = max(1, count_at_once(_DRAWN, keys) // count)
+        for chunk_keys in torch.split(keys, size):
+            noise = draw_normal(chunk_keys, count).reshape(-1, *x.shape[1:])
+            values = centre + scale * noise
             if fit_cells is not None:
                 values = fit_cells(values, chunk_keys)
             # float64 until here, so that rounding removes the last bits, in which `erfinv` of two devices may differ
@@ -182,19 +199,20 @@ def _find_fit(reference: Reference) -> Callable[[Tensor, Tensor], Tensor] | None
     codes = reference.codes
     if codes is None:
         return None
-    lowest, highest = (
-        torch.tensor(ends, dtype=torch.float64) for ends in (codes.lowest, codes.highest)
-    )
-    chosen = [column for column, category in enumerate(codes.categories) if category]
-    cells = {column: reference.known[:, column].double().sort().values for column in chosen}
+    lowest = torch.tensor(codes.lowest, dtype=torch.float64)
+    highest = torch.tensor(codes.highest, dtype=torch.float64)
+    cells = {}
+    for column, category in enumerate(codes.categories):
+        if category:
+            cells[column] = reference.known[:, column].double().sort().values
 
     def fit(noise: Tensor, keys: Tensor) -> Tensor:
-        values = torch.minimum(torch.maximum(noise, lowest.to(noise)), highest.to(noise))
+        at_least_lowest = torch.maximum(noise, lowest.to(noise))
+        values = torch.minimum(at_least_lowest, highest.to(noise))
         uniform = hashed_uniform(keys, noise.shape[1]).double()
         for column, known_cells in cells.items():
-            values[:, column] = known_cells.to(noise)[
-                (uniform[:, column] * len(known_cells)).long()
-            ]
+            drawn = (uniform[:, column] * len(known_cells)).long()
+            values[:, column] = known_cells.to(noise)[drawn]
         return values
 
     return fit
@@ -211,7 +229,8 @@ def make_sample_fields(model: Model, inputs: Tensor, background: Background) -> 
     references = resolve_background(model, inputs, background)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
-        return references[(hashed_uniform(keys, 1)[:, 0].double() * len(references)).long()]
+        uniform = hashed_uniform(keys, 1)[:, 0].double()
+        return references[(uniform * len(references)).long()]
 
     return fields
 
@@ -253,19 +272,22 @@ class CorruptedScores:
         keys: Tensor,
         fields: Fields,
     ) -> None:
-        self.probe, self.inputs, self.unit, self.orders = probe, inputs, unit, tuple(orders)
+        self.probe = probe
+        self.inputs = inputs
+        self.unit = unit
+        self.orders = tuple(orders)
         self.keys = keys
         self.fields = fields
         self.positions = count_positions(inputs, unit)
         group = max(1, count_at_once(_ELEMENTS, inputs) // self.positions)
-        parts = [
-            (compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)
-        ]
+        parts = []
+        for maps in torch.split(probe.maps, group):
+            is_positive = compute_relevance(maps, unit) > 0
+            parts.append(is_positive.sum(1))
         self.positive = torch.cat(parts)
         self.counts = count_replaced(self.positive, fractions)
-        self.clipped = torch.full(
-            (len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device
-        )
+        shape = (len(inputs),)
+        self.clipped = torch.full(shape, torch.nan, dtype=torch.float64, device=inputs.device)
         self._outside = torch.zeros_like(self.clipped)
         self._distinct = self._find_distinct()
 
@@ -286,29 +308,33 @@ class CorruptedScores:
             draws=draws,
             score="probability",
         )
+        entries_of_sample = draws * self.inputs[0].numel()
         for part, scores in curves.scores(rows):
-            self.clipped[part] = self._outside[part] / (draws * self.inputs[0].numel())
+            self.clipped[part] = self._outside[part] / entries_of_sample
             yield part, self._complete(part, scores)
 
     def _find_distinct(self) -> Tensor:
         """Which copies are forwarded, bool `(N, orders, K)`: those that are equal to no copy before them."""
-        more = self.counts.diff(dim=1, prepend=torch.zeros_like(self.counts[:, :1])) > 0
+        none_replaced = torch.zeros_like(self.counts[:, :1])
+        more = self.counts.diff(dim=1, prepend=none_replaced) > 0
         distinct = more[:, None].repeat(1, len(self.orders), 1)
         # with all positive positions replaced both orders make the same copy
-        distinct[:, 1:] &= (self.counts < self.positive[:, None])[:, None]
+        is_part = self.counts < self.positive[:, None]
+        distinct[:, 1:] &= is_part[:, None]
         return distinct
 
     def _rank(self, rows: Tensor) -> Tensor:
         relevance = compute_relevance(self.probe.maps[rows], self.unit)
-        return torch.cat([rank_positive(relevance, order) for order in self.orders]).float()
+        ranks = [rank_positive(relevance, order) for order in self.orders]
+        return torch.cat(ranks).float()
 
     def _make_values(self, rows: Tensor, draws: Tensor) -> Tensor:
         """Fields, clipped to the bounds; counts how many values were outside."""
-        raw = self.fields(self.inputs.index_select(0, rows), self.keys[rows, draws])
+        x = self.inputs.index_select(0, rows)
+        raw = self.fields(x, self.keys[rows, draws])
         values = raw.clamp(*self.probe.model.bounds)
-        self._outside.index_add_(
-            0, rows, (values != raw).flatten(1).sum(1).double().expand(len(rows))
-        )
+        clipped = (values != raw).flatten(1).sum(1).double()
+        self._outside.index_add_(0, rows, clipped.expand(len(rows)))
         return values
 
     def _complete(self, part: Tensor, scores: Tensor) -> Tensor:
@@ -316,13 +342,13 @@ class CorruptedScores:
         distinct = self._distinct[part]
         levels = torch.arange(scores.shape[-1], device=part.device)
         # a copy that was not forwarded is equal to the last one before it that was
-        source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
+        last_forwarded = torch.where(distinct, levels, -1).cummax(2).values
+        source = last_forwarded[:, None].expand_as(scores)
         start = self.probe.measure_score(self.probe.logits[part], part, "probability")
-        complete = torch.where(
-            source < 0, start[:, None, None, None], scores.gather(3, source.clamp(min=0))
-        )
-        everything = (self.counts[part] == self.positive[part, None])[:, None]
-        complete[:, :, 1:] = torch.where(
-            everything[:, None], complete[:, :, :1], complete[:, :, 1:]
-        )
+        copied = scores.gather(3, source.clamp(min=0))
+        complete = torch.where(source < 0, start[:, None, None, None], copied)
+        # where all positive positions are replaced, all orders have the score of the first
+        everything = self.counts[part] == self.positive[part, None]
+        first_order, others = complete[:, :, :1], complete[:, :, 1:]
+        complete[:, :, 1:] = torch.where(everything[:, None, None], first_order, others)
         return complete

@@ -177,7 +177,10 @@ class AOPC(Metric):
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """The title names the order, and the axis the score."""
         first = "least" if options.get("order") == "bottom" else "most"
-        score = task.logit if options.get("score") == "logit" else task.probability
+        if options.get("score") == "logit":
+            score = task.logit
+        else:
+            score = task.probability
         return ValueSpec(
             f"AOPC, {first} relevant regions first",
             f"AOPC ({score})",
@@ -208,7 +211,8 @@ class AOPC(Metric):
         constant = None
         reference = model.reference_for(inputs)
         if self.replacement == "constant":
-            constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
+            baseline = resolve_baseline(model, inputs, self.baseline)
+            constant = baseline.expand(1, *inputs.shape[1:])
         elif reference is None:
             finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
             check(
@@ -225,9 +229,9 @@ class AOPC(Metric):
         # a map may vary within regions whose sums are equal
         probe.skip(_are_equal(region_scores))
         keys = make_sample_keys(inputs, call.seed)
-        region_ranks = rank_with_random_ties(
-            -region_scores if self.order == "bottom" else region_scores, keys
-        )
+        if self.order == "bottom":
+            region_scores = -region_scores
+        region_ranks = rank_with_random_ties(region_scores, keys)
         steps = cut.count.clamp(max=self.steps)
         levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(
             len(inputs), -1
@@ -240,7 +244,8 @@ class AOPC(Metric):
             keys = keys_of_draws[rows, draws]
             if reference is None:
                 return draw_uniform(keys, inputs, *bounds)
-            number = hashed_uniform(keys, 1)[:, 0].double() * len(reference.rows)
+            uniform = hashed_uniform(keys, 1)[:, 0].double()
+            number = uniform * len(reference.rows)
             return reference.rows.to(inputs).index_select(0, number.long())
 
         bounds = model.bounds
@@ -263,13 +268,16 @@ class AOPC(Metric):
         )
         for rows, scores in curves.scores(probe.usable()):
             drops = start[rows, None, None] - scores[:, :, 0]
-            curve[rows, 0], curve[rows, 1:] = 0.0, drops.nanmean(1)
+            curve[rows, 0] = 0.0
+            curve[rows, 1:] = drops.nanmean(1)
             counted = levels[rows] <= steps[rows, None]
             # k = 0, where nothing is replaced, counts with a fall of 0
             terms = (steps[rows] + 1).double()
             # NaN before a sample's last step stays NaN in its sum: no score was finite there
-            aopc[rows] = torch.where(counted, curve[rows, 1:], 0.0).sum(1) / terms
-            aopc_of_draws = torch.where(counted[:, None], drops, 0.0).sum(2) / terms[:, None]
+            sums = torch.where(counted, curve[rows, 1:], 0.0).sum(1)
+            sums_of_draws = torch.where(counted[:, None], drops, 0.0).sum(2)
+            aopc[rows] = sums / terms
+            aopc_of_draws = sums_of_draws / terms[:, None]
             if self._draws > 1:
                 # the mean of a row's squares by itself: `std(1)` rounds differently for another number of rows
                 deviation = aopc_of_draws - sum_columns(aopc_of_draws)[:, None] / self._draws
@@ -306,7 +314,10 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     """
     spatial = spatial_shape(inputs)
     if side is None:
-        side = 1 if inputs.ndim == 2 else max(2, round(min(spatial) / CELLS_PER_SIDE))
+        if inputs.ndim != 2:
+            side = max(2, round(min(spatial) / CELLS_PER_SIDE))
+        else:
+            side = 1
     labels = torch.zeros(spatial, dtype=torch.int64, device=inputs.device)
     total = 1
     for axis, length in enumerate(spatial):
@@ -331,8 +342,10 @@ def sum_over_regions(maps: Tensor, cut: Segments) -> Tensor:
     Sums are float64 and then rounded, so that values stay tied when only the order of summation differs.
     """
     pixels = sum_channels(maps)
-    sums = pixels.new_zeros(len(maps), cut.width).scatter_add_(1, cut.labels.flatten(1), pixels)
-    exists = torch.arange(cut.width, device=maps.device) < cut.count[:, None]
+    zeros = pixels.new_zeros(len(maps), cut.width)
+    sums = zeros.scatter_add_(1, cut.labels.flatten(1), pixels)
+    numbers = torch.arange(cut.width, device=maps.device)
+    exists = numbers < cut.count[:, None]
     return torch.where(exists, sums, torch.nan).float()
 
 
@@ -352,7 +365,8 @@ def draw_uniform(keys: Tensor, like: Tensor, lower: Tensor, upper: Tensor) -> Te
 def _are_equal(region_scores: Tensor) -> Tensor:
     """Whether all regions of a row have the same score `(N, width)`, NaN beyond its last region; bool `(N,)`."""
     missing = region_scores.isnan()
-    low, high = (region_scores.masked_fill(missing, end) for end in (torch.inf, -torch.inf))
+    low = region_scores.masked_fill(missing, torch.inf)
+    high = region_scores.masked_fill(missing, -torch.inf)
     return low.amin(1) >= high.amax(1)
 
 

@@ -210,9 +210,12 @@ class Groundedness(Metric):
             return []
         sizes = [len(removed) for removed in removed_of_rows]
         device = ablations.start.device
-        owners = send(torch.tensor(rows).repeat_interleave(torch.tensor(sizes)), device)
-        scores, lost = ablations.measure_lost(owners, send(torch.cat(removed_of_rows), device))
-        falls = torch.stack([ablations.start[owners] - scores, lost.double()]).cpu()
+        owner_of_each = torch.tensor(rows).repeat_interleave(torch.tensor(sizes))
+        owners = send(owner_of_each, device)
+        removed = send(torch.cat(removed_of_rows), device)
+        scores, lost = ablations.measure_lost(owners, removed)
+        fall_of_score = ablations.start[owners] - scores
+        falls = torch.stack([fall_of_score, lost.double()]).cpu()
         falls_of_rows = torch.split(falls, sizes, dim=1)
         return [
             self._read_falls(fall, bool(is_lost[1]), counts[row])
@@ -226,7 +229,8 @@ class Groundedness(Metric):
         removed_of_rows: list[Tensor] = []
         for row in rows:
             random_sets = self._draw_sets(keys[row], counts[row])
-            removed = torch.zeros(2 + len(random_sets), cited_regions.shape[1], dtype=torch.bool)
+            parts = 2 + len(random_sets)
+            removed = torch.zeros(parts, cited_regions.shape[1], dtype=torch.bool)
             removed[0] = cited_regions[row]
             # beyond the regions that this sample has there is padding
             removed[1, : counts[row]] = True
@@ -240,9 +244,11 @@ class Groundedness(Metric):
             members = torch.tensor(list(combinations(range(count), self.cited)))
         else:
             # the first regions of a random order: each set of this size is as likely as the others
-            order = hashed_uniform(make_draw_keys(key[None], self.draws)[0], count).argsort(1)
+            keys_of_draws = make_draw_keys(key[None], self.draws)[0]
+            order = hashed_uniform(keys_of_draws, count).argsort(1)
             members = order[:, : self.cited].cpu()
-        return torch.zeros(len(members), count, dtype=torch.bool).scatter(1, members, True)
+        none = torch.zeros(len(members), count, dtype=torch.bool)
+        return none.scatter(1, members, True)
 
     def _are_all(self, count: int) -> bool:
         return math.comb(count, self.cited) <= self.draws
@@ -280,4 +286,6 @@ class Groundedness(Metric):
         """Whether an answer is grounded that falls by `whole` without all regions, 1 or 0; NaN if that is not known."""
         if math.isnan(whole):
             return math.nan
-        return float(is_lost if self.least is None else whole > self.least)
+        if self.least is None:
+            return float(is_lost)
+        return float(whole > self.least)

@@ -149,14 +149,15 @@ class LinearDatamodelingScore(Metric):
         keys = make_sample_keys(call.inputs, call.seed)
         kept = draw_kept(keys, self.ablations, ablations.regions.width)
         count, draws, width = kept.shape
-        predictions = row_sum((kept * attributions[:, None].double()).reshape(count * draws, width))
+        kept_attributions = kept * attributions[:, None].double()
+        predictions = row_sum(kept_attributions.reshape(count * draws, width))
         predictions = predictions.reshape(count, draws)
         scores = torch.full_like(predictions, torch.nan)
         rows = probe.usable()
         owners = rows.repeat_interleave(draws)
-        scores[rows] = ablations.measure(owners, ~kept[rows].flatten(0, 1)).reshape(
-            len(rows), draws
-        )
+        removed = ~kept[rows].flatten(0, 1)
+        scores_of_draws = ablations.measure(owners, removed)
+        scores[rows] = scores_of_draws.reshape(len(rows), draws)
         value = correlate_ranks(predictions, scores)
         low, high = find_interval(predictions, scores, value)
         return LinearDatamodelingResult(
@@ -209,7 +210,8 @@ def find_interval(predictions: Tensor, scores: Tensor, value: Tensor) -> tuple[T
     shrinkage = torch.where(distance > 0, half / distance, 0.0)
     low = torch.minimum(low, 1 - distance - half)
     high = torch.maximum(high, 1 - distance * (-shrinkage).exp())
-    low, high = torch.minimum(low, size).clamp(min=-1), torch.maximum(high, size).clamp(max=1)
+    low = torch.minimum(low, size).clamp(min=-1)
+    high = torch.maximum(high, size).clamp(max=1)
     ends = torch.stack([sign * low, sign * high])
     return ends.amin(0), ends.amax(0)
 
@@ -220,7 +222,8 @@ def find_usual_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor
     >>> [round(float(end), 3) for end in find_usual_interval(torch.tensor([0.8], dtype=torch.float64), 64)]
     [0.67, 0.882]
     """
-    width = _QUANTILE * ((1 + correlation**2 / 2) / (count - 3)).sqrt()
+    variance = (1 + correlation**2 / 2) / (count - 3)
+    width = _QUANTILE * variance.sqrt()
     # at 1 the middle is infinite, and both ends are 1
     middle = correlation.clamp(-1, 1).atanh()
     return (middle - width).tanh(), (middle + width).tanh()
@@ -229,16 +232,20 @@ def find_usual_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor
 def estimate_without_bias(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The rank correlation of the population of pairs `(N, R)`, and its standard error by a jackknife, `(N,)` each."""
     rows_at_once = max(1, _NUMBERS // a.shape[1] ** 2)
-    parts = zip(torch.split(a, rows_at_once), torch.split(b, rows_at_once), strict=True)
-    estimates, errors = zip(*(_estimate_part(*part) for part in parts), strict=True)
+    estimates = []
+    errors = []
+    for part in zip(torch.split(a, rows_at_once), torch.split(b, rows_at_once), strict=True):
+        estimate, error = _estimate_part(*part)
+        estimates.append(estimate)
+        errors.append(error)
     return torch.cat(estimates), torch.cat(errors)
 
 
 def _estimate_part(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """The same of a few rows, whose pairs of pairs fit into memory."""
     count = a.shape[1]
-    order_a, order_b = (values[:, :, None] - values[:, None, :] for values in (a, b))
-    order_a, order_b = order_a.sign(), order_b.sign()
+    order_a = (a[:, :, None] - a[:, None, :]).sign()
+    order_b = (b[:, :, None] - b[:, None, :]).sign()
     ranks_a, ranks_b = order_a.sum(2), order_b.sum(2)
     estimate = _remove_bias(
         _find_cosine(ranks_a, ranks_b),
@@ -246,18 +253,22 @@ def _estimate_part(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         count,
     )
     # without pair k each rank loses its order beside k, and k itself has none
-    left_a, left_b = (
-        (ranks[:, None, :] + order) * (1 - torch.eye(count, dtype=order.dtype, device=order.device))
-        for ranks, order in ((ranks_a, order_a), (ranks_b, order_b))
-    )
-    products, squares_a, squares_b = (
-        both.sum((1, 2))[:, None] - 2 * both.sum(2)
-        for both in (order_a * order_b, order_a.square(), order_b.square())
-    )
+    others = 1 - torch.eye(count, dtype=order_a.dtype, device=order_a.device)
+    left_a = (ranks_a[:, None, :] + order_a) * others
+    left_b = (ranks_b[:, None, :] + order_b) * others
+    products = _sum_without_each(order_a * order_b)
+    squares_a = _sum_without_each(order_a.square())
+    squares_b = _sum_without_each(order_b.square())
     concordance = products / (squares_a * squares_b).sqrt()
     left_out = _remove_bias(_find_cosine(left_a, left_b), concordance, count - 1)
-    spread = (left_out - left_out.mean(1, keepdim=True)).square().sum(1)
+    deviations = left_out - left_out.mean(1, keepdim=True)
+    spread = deviations.square().sum(1)
     return estimate, (spread * (count - 1) / count).sqrt()
+
+
+def _sum_without_each(both: Tensor) -> Tensor:
+    """The sum over all pairs `(N, k, k)` without those of each one, `(N, k)`: a symmetric matrix has them twice."""
+    return both.sum((1, 2))[:, None] - 2 * both.sum(2)
 
 
 def _remove_bias(spearman: Tensor, kendall: Tensor, count: int) -> Tensor:
@@ -267,8 +278,10 @@ def _remove_bias(spearman: Tensor, kendall: Tensor, count: int) -> Tensor:
 
 def _find_cosine(a: Tensor, b: Tensor) -> Tensor:
     """The cosine along the last axis, 0 where one of the two has no length."""
-    lengths = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
-    return torch.where(lengths > 0, (a * b).sum(-1) / lengths, 0.0)
+    squares_of_lengths = a.square().sum(-1) * b.square().sum(-1)
+    lengths = squares_of_lengths.sqrt()
+    cosine = (a * b).sum(-1) / lengths
+    return torch.where(lengths > 0, cosine, 0.0)
 
 
 def _find_student_quantile(count: int) -> float:

@@ -76,7 +76,8 @@ class Regions(SampleOption):
             got,
         )
         if regions.dtype != torch.bool:
-            check(bool(((regions == 0) | (regions == 1)).all()), "regions", _EXPECTED, got)
+            is_flag = (regions == 0) | (regions == 1)
+            check(bool(is_flag.all()), "regions", _EXPECTED, got)
         super().__init__(regions.to(torch.bool))
 
     def of_samples(self, inputs: Tensor, rows: slice) -> Regions:
@@ -112,10 +113,14 @@ def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
         dict.fromkeys((tuple(sample_shape), (1, *spatial)[-len(sample_shape) :], tuple(spatial)))
     )
     words = " or ".join(str((count, *shape)) for shape in shapes)
-    fits = tuple(regions.shape[1:]) in shapes and len(regions) in (1, count)
-    check(fits, "regions", f"shape {words}, or 1 for the {count} samples", tuple(regions.shape))
+    has_shape = tuple(regions.shape[1:]) in shapes
+    fits = has_shape and len(regions) in (1, count)
+    expected = f"shape {words}, or 1 for the {count} samples"
+    check(fits, "regions", expected, tuple(regions.shape))
     regions = regions.to(inputs.device)
-    return (regions if regions.ndim == inputs.ndim else regions[:, None]).expand(inputs.shape)
+    if regions.ndim != inputs.ndim:
+        regions = regions[:, None]
+    return regions.expand(inputs.shape)
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,9 @@ class RelevanceLocalisation(Metric):
         parts = []
         for part in torch.split(rows, max(1, _ELEMENTS // positions)):
             maps = probe.maps[part]
-            relevance = compute_relevance(maps.abs() if self.absolute else maps, self.unit)
+            if self.absolute:
+                maps = maps.abs()
+            relevance = compute_relevance(maps, self.unit)
             parts.append(localise_relevance(relevance, inside[part]))
         measured: dict[str, Tensor] = {}
         for name in parts[0]:
@@ -267,13 +274,17 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     none = largest == 0
     # divided by the row's largest value, so that the sum of tiny values is not 0, and that of huge ones not infinite
     positive = positive / torch.where(none, 1.0, largest)[:, None]
-    mass = row_sum(torch.where(inside, positive, 0.0)) / torch.where(none, 1.0, row_sum(positive))
+    mass_inside = row_sum(torch.where(inside, positive, 0.0))
+    mass_of_all = torch.where(none, 1.0, row_sum(positive))
+    mass = mass_inside / mass_of_all
     order = relevance.argsort(dim=1, descending=True, stable=True)
     hits = inside.gather(1, order)
     size = inside.sum(1)
-    among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
+    positions = torch.arange(relevance.shape[1], device=relevance.device)
+    among = positions < size[:, None]
     # an empty region is degenerate anyway, and must not divide by 0
-    rank = (hits & among).sum(1).double() / size.clamp(min=1)
+    hits_among = (hits & among).sum(1).double()
+    rank = hits_among / size.clamp(min=1)
     return {
         "value": mass,
         "rank_accuracy": torch.where(none, 0.0, rank),
@@ -286,4 +297,6 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
 def _mark_first_half(inputs: Tensor) -> Tensor:
     """The first half of the last axis."""
     length = inputs.shape[-1]
-    return (torch.arange(length, device=inputs.device) < length // 2).expand(inputs.shape)
+    positions = torch.arange(length, device=inputs.device)
+    is_in_first_half = positions < length // 2
+    return is_in_first_half.expand(inputs.shape)

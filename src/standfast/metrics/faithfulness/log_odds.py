@@ -76,10 +76,11 @@ class LogOddsResult(Result):
     def columns(self) -> dict[str, Any]:
         """The columns of every result, and a column `log_odds_O_T` for every pair of classes."""
         pairs = name_pair_columns(self.options)
-        return {
-            **super().columns(),
-            **(dict(zip(pairs, self.per_pair.T.tolist(), strict=True)) if pairs else {}),
-        }
+        columns = super().columns()
+        if not pairs:
+            return columns
+        values_of_pairs = self.per_pair.T.tolist()
+        return {**columns, **dict(zip(pairs, values_of_pairs, strict=True))}
 
 
 @metrics.register("log_odds")
@@ -129,9 +130,11 @@ class LogOdds(Metric):
         expected = "None, or pairs of different classes such as ((8, 3), (9, 1)), each once"
         if self.pairs is not None:
             listed = isinstance(self.pairs, list | tuple) and len(self.pairs) > 0
-            check(listed and all(map(_is_pair, self.pairs)), "pairs", expected, repr(self.pairs))
+            are_pairs = listed and all(map(_is_pair, self.pairs))
+            check(are_pairs, "pairs", expected, repr(self.pairs))
             pairs = tuple((int(o), int(t)) for o, t in self.pairs)
-            check(len(set(pairs)) == len(pairs), "pairs", expected, repr(self.pairs))
+            is_once = len(set(pairs)) == len(pairs)
+            check(is_once, "pairs", expected, repr(self.pairs))
             set_fields(self, pairs=pairs)
 
     def cost(self, classes: int | None = None) -> Cost:
@@ -159,22 +162,28 @@ class LogOdds(Metric):
         before, after = torch.full(
             (2, *shape), torch.nan, dtype=torch.float64, device=inputs.device
         )
-        erased = torch.zeros(*shape, math.prod(spatial), dtype=torch.bool, device=inputs.device)
+        positions = math.prod(spatial)
+        erased = torch.zeros(*shape, positions, dtype=torch.bool, device=inputs.device)
         constant = torch.zeros(shape, dtype=torch.bool, device=inputs.device)
-        size = max(1, count_at_once(_ELEMENTS, inputs) // inputs[0].numel())
+        entries = inputs[0].numel()
+        size = max(1, count_at_once(_ELEMENTS, inputs) // entries)
         to_erase = belongs.nonzero()
-        for part in torch.split(to_erase, size) if len(to_erase) else ():
+        parts = torch.split(to_erase, size) if len(to_erase) else ()
+        for part in parts:
             row, pair = part.unbind(1)
             other = towards[row, pair]
             before[row, pair] = _compute_log_odds(probe.logits[row], probe.targets[row], other)
-            erased[row, pair], constant[row, pair], usable = eraser.choose_pixels(row, other)
-            after[row, pair] = torch.where(
-                usable, eraser.query_log_odds(row, erased[row, pair], other), torch.nan
-            )
+            chosen, is_constant, usable = eraser.choose_pixels(row, other)
+            erased[row, pair] = chosen
+            constant[row, pair] = is_constant
+            log_odds = eraser.query_log_odds(row, chosen, other)
+            after[row, pair] = torch.where(usable, log_odds, torch.nan)
         per_pair = before - after
         counted = per_pair.isfinite()
         # a sample is degenerate only if none of its pairs has anything to erase
-        probe.skip(belongs.any(1) & (constant == belongs).all(1))
+        has_pairs = belongs.any(1)
+        are_all_constant = (constant == belongs).all(1)
+        probe.skip(has_pairs & are_all_constant)
         return LogOddsResult(
             **probe.common_fields(self),
             value=_average_counted(per_pair, counted),
@@ -195,12 +204,15 @@ class LogOdds(Metric):
         usable = probe.scatter_to_all(torch.ones_like(probe.usable(), dtype=torch.bool))
         if self.pairs is None:
             # without the class itself the largest logit is the second largest of all
-            second = probe.logits.scatter(1, targets[:, None], -torch.inf).argmax(1)
+            others = probe.logits.scatter(1, targets[:, None], -torch.inf)
+            second = others.argmax(1)
             return torch.where(usable, second, -1)[:, None]
         highest = max(max(pair) for pair in self.pairs)
-        check(highest < classes, "pairs", f"classes from 0 to {classes - 1}, or None", self.pairs)
+        expected = f"classes from 0 to {classes - 1}, or None"
+        check(highest < classes, "pairs", expected, self.pairs)
         first, second = send(self.pairs, targets.device).T
-        return torch.where(usable[:, None] & (targets[:, None] == first), second, -1)
+        is_of_pair = targets[:, None] == first
+        return torch.where(usable[:, None] & is_of_pair, second, -1)
 
 
 class _Eraser:
@@ -236,13 +248,13 @@ class _Eraser:
         finite = torch.isfinite(difference).all(1)
         eps = torch.finfo(self.inputs.dtype).eps
         # both maps are rounded, so a difference that should be constant varies by their last bits
-        constant = finite & _is_constant(
-            difference, eps * torch.maximum(own_maps.abs(), other_maps.abs())
-        )
+        rounding = eps * torch.maximum(own_maps.abs(), other_maps.abs())
+        constant = finite & _is_constant(difference, rounding)
         probe.count(rows, constant, ~finite)
         usable = finite & ~constant
         # the paper erases only where S_o - S_t is positive, also if that is less than the allowed share
-        chosen = (rank_with_random_ties(difference, self.keys[rows]) < self.most) & (difference > 0)
+        ranks = rank_with_random_ties(difference, self.keys[rows])
+        chosen = (ranks < self.most) & (difference > 0)
         return chosen & usable[:, None], constant, usable
 
     def query_log_odds(self, rows: Tensor, pixels: Tensor, other: Tensor) -> Tensor:
@@ -259,25 +271,33 @@ class _Eraser:
 
 def _is_constant(values: Tensor, rounding: Tensor) -> Tensor:
     """Whether each row of `values` `(M, m)` is constant, up to rounding errors of size `rounding` `(M, m)`; `(M,)`."""
-    return values.amax(1) - values.amin(1) <= 8 * rounding.amax(1)
+    spread = values.amax(1) - values.amin(1)
+    return spread <= 8 * rounding.amax(1)
 
 
 def _compute_log_odds(logits: Tensor, targets: Tensor, other: Tensor) -> Tensor:
     """`log p_own - log p_other`, float64 `(M,)`: the normalisation cancels. NaN where a logit is not finite."""
-    pair = logits.double().gather(1, torch.stack((targets, other), 1))
-    return torch.where(torch.isfinite(logits).all(1), pair[:, 0] - pair[:, 1], torch.nan)
+    classes = torch.stack((targets, other), 1)
+    of_target, of_other = logits.double().gather(1, classes).unbind(1)
+    are_finite = torch.isfinite(logits).all(1)
+    return torch.where(are_finite, of_target - of_other, torch.nan)
 
 
 def _average_counted(values: Tensor, counted: Tensor) -> Tensor:
     """The mean over the counted values of each row, `(N,)`; NaN where there are none."""
-    return torch.where(counted, values, 0.0).sum(1) / counted.sum(1)
+    sums = torch.where(counted, values, 0.0).sum(1)
+    return sums / counted.sum(1)
 
 
 def _is_pair(pair: object) -> bool:
-    listed = isinstance(pair, list | tuple) and len(pair) == 2
-    return listed and all(type(c) is int and c >= 0 for c in pair) and pair[0] != pair[1]  # type: ignore[attr-defined,index]
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        return False
+    first, second = pair
+    are_classes = all(type(c) is int and c >= 0 for c in pair)
+    return are_classes and first != second
 
 
 def name_pair_columns(options: Mapping[str, Any]) -> list[str]:
     """The names of the columns for the pairs; none if every sample is turned towards its second class."""
-    return [f"log_odds_{o}_{t}" for o, t in options.get("pairs") or ()]
+    pairs = options.get("pairs") or ()
+    return [f"log_odds_{o}_{t}" for o, t in pairs]

@@ -238,12 +238,16 @@ class AttributionAttack(Metric):
         )
         listed = isinstance(self.similarities, list | tuple) and len(self.similarities) > 0
         check(listed, "similarities", "a list with at least one entry", repr(self.similarities))
-        betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
+        if isinstance(self.beta, tuple):
+            betas = self.beta
+        else:
+            betas = (self.beta,)
         set_fields(self, beta=betas, similarities=tuple(self.similarities))
         self._check_similarities()
         if self.k is None:
             ks = (getattr(similarity, "k", None) for similarity in self._similarities())
-            set_fields(self, k=next((k for k in ks if isinstance(k, int | float)), None))
+            numbers = [k for k in ks if isinstance(k, int | float)]
+            set_fields(self, k=numbers[0] if numbers else None)
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
@@ -295,7 +299,9 @@ class AttributionAttack(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         first = self._similarities()[0]
-        return first(first.of_maps(self._prepare(maps)), first.of_maps(self._prepare(others)))
+        one_side = first.of_maps(self._prepare(maps))
+        other_side = first.of_maps(self._prepare(others))
+        return first(one_side, other_side)
 
     def _prepare(self, maps: Tensor) -> Tensor:
         """The maps as they are compared."""
@@ -328,7 +334,8 @@ class AttributionAttack(Metric):
         """What the search, the clean input, the last check and the draws cost; a blind attack only explains twice."""
         if not isinstance(get_attack(self.attack), GuidedObjective):
             return Cost(predictions=0, explanations=2)
-        return Cost(predictions=0, explanations=self._search_budget() + 2 + self._count_draws())
+        explanations = self._search_budget() + 2 + self._count_draws()
+        return Cost(predictions=0, explanations=explanations)
 
     def _similarities(self) -> list[Similarity]:
         return [get_similarity(similarity) for similarity in self.similarities]
@@ -380,9 +387,10 @@ class AttributionAttack(Metric):
         seed = call.seed
         points = region.centre.clone()
         # a blind attack only explains twice: it has no budget of which draws are a share
-        kept = KeptClass(
-            probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0
-        )
+        draws = 0
+        if isinstance(attack, GuidedObjective):
+            draws = self._count_draws(probe)
+        kept = KeptClass(probe, draws)
         if len(usable):
             usable_region = region.select(usable)
             if isinstance(attack, GuidedObjective):
@@ -414,7 +422,8 @@ class AttributionAttack(Metric):
         measured, fields, moved = reevaluate_found(
             probe, self.neighbourhood, inputs, points, compare=False
         )
-        similarities, (maps, visible) = self._similarities(), moved or (fields["maps"], None)
+        similarities = self._similarities()
+        maps, visible = moved or (fields["maps"], None)
         before = self._prepare(probe.maps)
         after = self._prepare(maps)
         pairs = [
@@ -455,11 +464,16 @@ class AttributionAttack(Metric):
     @property
     def _size(self) -> int | float:
         """How many of the first positions are compared; a tenth of them where no similarity says it."""
-        return 0.1 if self.k is None else self.k
+        if self.k is None:
+            return 0.1
+        return self.k
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
         """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
-        draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
+        if before.shape[2:].numel() >= _LARGE:
+            draws = _DRAWS // 4
+        else:
+            draws = _DRAWS
         level = similarity.chance(similarity.of_maps(before), similarity.of_maps(after), draws)
         if level is None:
             return before.new_full((len(before),), torch.nan)
@@ -482,9 +496,14 @@ class _AttackObjective(ProbeObjective):
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
         elements = count_at_once(_PART_ELEMENTS, self.reference)
         # as batches have them, so that no bits depend on the parts (`ROW_ALIGNMENT`)
-        rows = max(elements // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
-        parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
-        scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
+        rows_at_once = elements // self.reference[0].numel()
+        rows = max(rows_at_once // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        scores = []
+        margins = []
+        for part in zip(torch.split(x, rows), torch.split(origin, rows), strict=True):
+            score, margin = self._measure_part(*part)
+            scores.append(score)
+            margins.append(margin)
         # of a kept class -J is positive, so the search's violation is its negative
         return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
 

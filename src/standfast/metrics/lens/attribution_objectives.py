@@ -123,7 +123,8 @@ class TopK(GuidedObjective):
     def score(self, state: Tensor, maps: Tensor) -> Tensor:
         """Minus the number of them that still have the largest values, and among equal numbers the goal."""
         # numbers decide, and the goal, between -1 and 0, decides among equal ones
-        kept = (top_k(maps, self.t) & state).flatten(1).sum(1)
+        is_kept = top_k(maps, self.t) & state
+        kept = is_kept.flatten(1).sum(1)
         return self.goal(state, maps).double() - kept
 
 
@@ -141,7 +142,8 @@ class MassCentre(GuidedObjective):
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
         """The distance from that centre of mass."""
         # the constant: at the clean input the distance is 0, and its gradient would be 0 / 0
-        return ((mass_centre(maps) - state).square().sum(1) + 1e-12).sqrt()
+        shift = mass_centre(maps) - state
+        return (shift.square().sum(1) + 1e-12).sqrt()
 
 
 @attribution_attacks.register("target")
@@ -209,7 +211,8 @@ class Lens(GuidedObjective):
             return -mass_share(maps, near)
         # weights follow from sets, which change in jumps: only the mass within them has a gradient
         with torch.no_grad():
-            neighbours = self._sum_windows(top_k(maps.detach(), self.k).to(maps.dtype))
+            chosen = top_k(maps.detach(), self.k)
+            neighbours = self._sum_windows(chosen.to(maps.dtype))
             weight = near + self.alone * self._sum_windows(
                 top * torch.exp(-(neighbours - 1).clamp(min=0) / 2)
             )
@@ -226,7 +229,8 @@ class Lens(GuidedObjective):
     def _sum_windows(self, values: Tensor) -> Tensor:
         """Sums over the window of each position."""
         # a mean times the number of positions in the window
-        return smooth(values, self.w) * float((2 * self.w + 1) ** (values.ndim - 1))
+        positions_of_window = (2 * self.w + 1) ** (values.ndim - 1)
+        return smooth(values, self.w) * float(positions_of_window)
 
 
 @attribution_attacks.register("random_sign")
@@ -277,15 +281,18 @@ BLIND = tuple(
 def mass_share(maps: Tensor, mask: Tensor) -> Tensor:
     """The share `(M,)` of the mass of `maps` `(M, ...)` within `mask`, which may hold weights; 0 for a map of zeros."""
     mass = maps.abs()
-    total = row_sum(mass.flatten(1)).clamp(min=torch.finfo(maps.dtype).tiny)
+    least = torch.finfo(maps.dtype).tiny
+    total = row_sum(mass.flatten(1)).clamp(min=least)
     return row_sum((mass * mask).flatten(1)) / total
 
 
 def _choose_corner(region: Region, upper: Tensor) -> Tensor:
     """The corners of the boxes, `(P, ...)`, at the upper end where `upper` holds, and at the lower end elsewhere."""
-    return region.project(torch.where(upper, region.upper, region.lower)[:, None])[:, 0]
+    corner = torch.where(upper, region.upper, region.lower)
+    return region.project(corner[:, None])[:, 0]
 
 
 def _span(start: float, length: float, side: int) -> slice:
     first = min(round(start * side), side - 1)
-    return slice(first, max(first + 1, round((start + length) * side)))
+    last = round((start + length) * side)
+    return slice(first, max(first + 1, last))

@@ -35,6 +35,11 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 _LARGEST_SEED = 2**31
 #: other backgrounds that show whether there is one
 _BACKGROUNDS_TRIED = 3
+#: rooms of explainers that are computed here, and not by another package or by the user
+_OUR_EXPLAINERS = tuple(
+    f"standfast.explainers.{room}."
+    for room in ("attention", "cam", "gradients", "perturbation", "propagation")
+)
 #: weights of each tensor, at least, and rows of the reference, at most, by which models are told apart
 _WEIGHTS, _ANSWERED = 256, 8
 
@@ -276,6 +281,31 @@ def draws_numbers(call: Call, targets: Tensor, row: int) -> bool:
     with seed_generators(0, call.inputs.device) as has_drawn, note_draws() as noted:
         explainer.attribute_all(call.model, call.inputs[one], targets[one])
         return has_drawn() or any(noted)
+
+
+def list_possible(explainer: Explainer, model: Model, is_measured: bool) -> tuple[Source, ...]:
+    """The sources that an explainer may have, as far as this is known before anything is explained.
+
+    Args:
+        explainer: as its inputs need it.
+        model: with its reference.
+        is_measured: whether the input may differ.
+
+    >>> import standfast
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> [list_possible(standfast.explainers.get(name), model, True) for name in ("saliency", "smoothgrad")]
+    [('measurement',), ('seed', 'measurement')]
+    """
+    # ours draw random numbers by a seed of their own, and others in any way
+    is_ours = type(explainer).__module__.startswith(_OUR_EXPLAINERS)
+    has_seed = reseed(explainer, 1) is not explainer
+    has_rows = model.reference is not None or redraw_background(explainer, 1) is not explainer
+    is_possible: dict[Source, bool] = {
+        "seed": has_seed or not is_ours,
+        "background": has_rows,
+        "measurement": is_measured,
+    }
+    return tuple(source for source in SOURCES if is_possible[source])
 
 
 def _differ(maps: Tensor, others: Tensor) -> Tensor:

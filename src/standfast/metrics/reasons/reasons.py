@@ -167,6 +167,8 @@ class Reasons(Metric):
             answer.
         fewest: as many draws are made at least, also where all reasons are decided before: other explainers may share
             them.
+        only_beside: make no draws where nothing but the sources of `vary` differs, since those of all sources show the
+            same there.
 
     Raises:
         ArgumentError: an option is out of its range.
@@ -198,6 +200,7 @@ class Reasons(Metric):
     vary: Annotated[tuple[Source, ...], _check_sources] = SOURCES
     speaking: Speaking = "both"
     fewest: Count = 1
+    only_beside: bool = False
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -270,16 +273,14 @@ class Reasons(Metric):
         """Explain each input again until its reasons are decided."""
         probe = Probe(call)
         region = None
-        if self.neighbourhood is not None and "measurement" in self.vary:
+        if self.neighbourhood is not None and (self.only_beside or "measurement" in self.vary):
             region = self.neighbourhood.around(call.inputs, call.model.bounds)
         flat_maps = sum_channels(probe.maps.nan_to_num())
         top = count_first(call.inputs.shape[1:], self.top)
         counts = _Counts(self, flat_maps, top, shares_places=call.inputs.ndim > 2)
         probe.skip(~counts.signed.any(1), "degenerate")
         draws = Draws(call, probe, region)
-        varied = draws.find_varied(
-            [source for source in self.vary if source != "measurement" or region is not None]
-        )
+        varied = self._find_varied(draws)
         if varied:
             self._draw_until_decided(call, draws, varied, probe, counts)
         found: dict[str, Any] = counts.describe(probe.usable())
@@ -295,6 +296,21 @@ class Reasons(Metric):
             found["varied_seed"] | found["varied_background"] | found["varied_measurement"]
         )
         return ReasonsResult(**probe.common_fields(self), **found)
+
+    def _find_varied(self, draws: Draws) -> list[Source]:
+        """The sources that differ in the draws; none where they would only repeat what other draws show."""
+        tried = SOURCES if self.only_beside else self.vary
+        is_measured = self.neighbourhood is not None
+        present = draws.find_varied(
+            [source for source in tried if source != "measurement" or is_measured]
+        )
+        varied = [source for source in present if source in self.vary]
+        for source in set(tried) - set(self.vary):
+            draws.varied.pop(source, None)
+        if self.only_beside and varied == present:
+            draws.varied.clear()
+            return []
+        return varied
 
     def _draw_until_decided(
         self, call: Call, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts

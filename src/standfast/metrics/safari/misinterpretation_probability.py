@@ -133,7 +133,8 @@ class ProbabilityResult(NeighbourhoodResult):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, and `bound`: whether the value is only an upper bound of ln P."""
-        return {**super().columns(), "bound": (self.censored | ~self.resolved).tolist()}
+        bound = self.censored | ~self.resolved
+        return {**super().columns(), "bound": bound.tolist()}
 
     def tensors(self) -> dict[str, Tensor]:
         """The curves of ln P against the threshold with their intervals, padded with NaN to the longest, `(N, L)`."""
@@ -296,12 +297,17 @@ class MisinterpretationProbability(Metric):
         largest = plan_first(options, 1)
         few = plan_few(options, largest)
         lean = few < largest and not self.from_event
-        plan = plan_lean(options, largest) if lean else plan_wide(options, largest)
+        if lean:
+            plan = plan_lean(options, largest)
+        else:
+            plan = plan_wide(options, largest)
         # the last population is that of all later levels, too
         plan += plan[-1:] * (levels + 1 - len(plan))
-        total = largest + sum(size * moves for size, moves in plan[1 : levels + 1])
+        of_levels = [size * moves for size, moves in plan[1 : levels + 1]]
+        total = largest + sum(of_levels)
         if self.from_event:
-            total += plan_return(self.particles, self.moves, levels)[2] + self._plan_search()
+            _, _, of_return = plan_return(self.particles, self.moves, levels)
+            total += of_return + self._plan_search()
         return Cost(predictions=0, explanations=min(total, self.budget or sys.maxsize))
 
     def pilot(self) -> MisinterpretationProbability:
@@ -367,15 +373,21 @@ class MisinterpretationProbability(Metric):
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
             # the simulation draws the same seed again
-            seed = draw_seed(None if call.generator is None else call.generator.clone_state())
+            stream = None
+            if call.generator is not None:
+                stream = call.generator.clone_state()
+            seed = draw_seed(stream)
             witnesses, witnessed, searched = self._search_witness(objective, seed)
         # the clean input is one
-        budget = None if self.budget is None else self.budget - 1 - searched
+        budget = None
+        if self.budget is not None:
+            budget = self.budget - 1 - searched
         simulation = self._make_simulation(budget)
         first = plan_first(simulation, region.shape.numel())
         if not self.from_event:
             first = plan_few(simulation, first)
-        kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
+        kept_draws = self.samples if self.method == "monte_carlo" else first
+        kept = KeptClass(probe, kept_draws)
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
             measured = event.query(probe, x, usable[problem])
@@ -442,7 +454,8 @@ class MisinterpretationProbability(Metric):
         # the last evaluation is that of the witness itself
         outcome = objective.run(AutoSearch(), usable_region, planned - 1, seed ^ _SEARCH_SEED)
         points = usable_region.project(outcome.inputs[:, None])
-        witnessed = (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
+        scores = event.scores(event.query(probe, points[:, 0], usable))
+        witnessed = (scores >= 0).all(1)
         return points, witnessed, planned
 
     def _result(
@@ -466,9 +479,13 @@ class MisinterpretationProbability(Metric):
             if self.method == "subset" and self.error is not None:
                 target_error = self.error
             reached[usable] = estimate.reaches(target_error)
-            ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
+            low, high = estimate.interval().unbind(1)
+            ends = {"low": low, "high": high}
             for name, values in columns.items():
-                of_usable = ends[name] if name in ends else getattr(estimate, name)
+                if name in ends:
+                    of_usable = ends[name]
+                else:
+                    of_usable = getattr(estimate, name)
                 if of_usable is not None:
                     values[usable] = of_usable.to(values.dtype)
             extreme[usable] = probe.perturb(estimate.extreme, usable)

@@ -125,7 +125,8 @@ class _Sensitivity(Metric):
             best[part] = torch.maximum(best[part], top)
             where[part[better]] = probe.perturb(x[better, index[better]], part[better])
         # minus infinity: no distance was finite, or no copy kept the class
-        best = torch.where(best.isinf() & self.same_class, torch.nan, best.clamp(min=0))
+        no_draw = best.isinf() & self.same_class
+        best = torch.where(no_draw, torch.nan, best.clamp(min=0))
         probe.skip_constant(probe.reference, best <= 0)
         if self.normalise:
             best = best / _norms(probe.reference.nan_to_num())
@@ -204,7 +205,9 @@ def _measure(
     # NaN would win the maximum
     distance = torch.where(measured.distance.isnan(), -torch.inf, measured.distance)
     if per_distance:
-        step = (probe.perturb(flat, origin) - inputs[origin]).flatten(1).norm(dim=1)
+        change = probe.perturb(flat, origin) - inputs[origin]
+        step = change.flatten(1).norm(dim=1)
         # a copy that is the input itself has no slope
         distance = torch.where(step > 0, distance / step, 0.0)
-    return distance.reshape(-1, count), measured.margin.reshape(-1, count)
+    shape = (-1, count)
+    return distance.reshape(shape), measured.margin.reshape(shape)

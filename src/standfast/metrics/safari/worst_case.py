@@ -404,7 +404,10 @@ class WorstCase(Metric):
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
             probe.skip_constant(probe.reference, similarity <= 0)
         # Eq. 5 asks for a kept class (J < 0), Eq. 6 and misclassification for a changed one (J >= 0)
-        feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
+        if self.event == "changed_explanation":
+            feasible = margin < 0
+        else:
+            feasible = margin >= 0
         drafts = _charge_drafts(probe, rough)
         return WorstCaseResult(
             **probe.common_fields(self),
@@ -489,7 +492,9 @@ class WorstCase(Metric):
         if self.event == "misclassification":
             return gaps
         worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
-        room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
+        low, high = event.similarity.range
+        farthest = low if worse else high
+        room = (similarity - farthest).abs().double()
         return torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
 
     def _read_exact(self, probe: Probe, outcome: SearchResult | None) -> Tensor | None:
@@ -522,7 +527,8 @@ class EventObjective(ProbeObjective):
         if self.track and measured.distance is not None:
             # `amax` keeps a NaN, and a map that is not finite has no distance
             distance = measured.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
-            step = (self.probe.perturb(x, origin) - self.inputs[origin]).flatten(1).norm(dim=1)
+            change = self.probe.perturb(x, origin) - self.inputs[origin]
+            step = change.flatten(1).norm(dim=1)
             # a candidate that is the clean input itself has no slope
             slope = torch.where(step > 0, distance / step, 0.0)
             self.sens_max.scatter_reduce_(0, origin, distance, "amax")
@@ -562,9 +568,10 @@ def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
     nan = torch.full_like(trace.value, torch.nan)
     if event.name == "misclassification":
         return WorstCaseTrace(trace.evaluations, nan, trace.value)
-    sign = (
-        -1.0 if event.similarity.larger_is_closer == (event.name == "changed_explanation") else 1.0
-    )
+    if event.similarity.larger_is_closer == (event.name == "changed_explanation"):
+        sign = -1.0
+    else:
+        sign = 1.0
     if event.name == "changed_explanation":
         margin = trace.violation
     else:

@@ -159,7 +159,10 @@ class SanityChecks(Metric):
         bound = self
         if inputs is not None and self.flat != (inputs.ndim == 2):
             bound = replace(self, flat=inputs.ndim == 2)
-        labels = self.labels if extras is None else extras.get("labels", self.labels)
+        if extras is None:
+            labels = self.labels
+        else:
+            labels = extras.get("labels", self.labels)
         if labels is None or labels.ndim != 1 or labels.is_floating_point():
             return bound
         of_rows = labels if rows is None else labels[rows]
@@ -185,8 +188,13 @@ class SanityChecks(Metric):
             measured["other_class"] = _compare_classes(samples)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
         predicted = probe.model.task.describe(probe.model.task.answer(probe.logits))
-        classes = probe.logits.shape[1] if probe.model.task.classes else 0
-        others = None if scrambled is None else scrambled.maps[0]
+        if probe.model.task.classes:
+            classes = probe.logits.shape[1]
+        else:
+            classes = 0
+        others = None
+        if scrambled is not None:
+            others = scrambled.maps[0]
         return SanityResult(
             **probe.common_fields(self, **measured),
             negative=(probe.maps < 0).flatten(1).any(1),
@@ -272,19 +280,24 @@ def _compare_inputs(samples: ExplainedSamples) -> dict[str, Tensor]:
 def _is_linear(samples: ExplainedSamples, partner: Tensor) -> Tensor:
     """Whether the margins half way to another sample are the means of both, as of a linear model, `(n,)`."""
     x = samples.x
-    half_way = predict(samples.model, x + (x[partner] - x) / 2)
+    middles = x + (x[partner] - x) / 2
+    half_way = predict(samples.model, middles)
     centred = centre_outputs(samples.model, half_way.double())
     ends = centre_outputs(samples.model, samples.logits.double())
     error = (centred - (ends + ends[partner]) / 2).abs().amax(1)
-    return error <= _LINEAR * (ends - ends[partner]).abs().amax(1)
+    distance = (ends - ends[partner]).abs().amax(1)
+    return error <= _LINEAR * distance
 
 
 def _find_there(model: Model, x: Tensor) -> Tensor | None:
     """Where inputs `(n, W)` that end at different places are there, bool; None where all have the same width."""
-    widths = None if model.black_box is None else model.black_box.find_widths(x)
+    widths = None
+    if model.black_box is not None:
+        widths = model.black_box.find_widths(x)
     if widths is None:
         return None
-    return torch.arange(x.shape[1], device=x.device) < widths[:, None]
+    positions = torch.arange(x.shape[1], device=x.device)
+    return positions < widths[:, None]
 
 
 def _compare_scrambled(samples: ExplainedSamples, scrambled: ScrambledMaps) -> Tensor:
@@ -316,7 +329,8 @@ def _compare_removals(
 
 def _compare_classes(samples: ExplainedSamples) -> Tensor:
     """The similarity to the maps of the classes with the second largest logit `(n,)`; NaN where there is none."""
-    runner_up = samples.logits.scatter(1, samples.classes[:, None], -torch.inf).argmax(1)
+    other_logits = samples.logits.scatter(1, samples.classes[:, None], -torch.inf)
+    runner_up = other_logits.argmax(1)
     with contextlib.suppress(Exception):  # an explainer may know the predicted class alone
         maps, _ = samples.explainer.attribute_all(samples.model, samples.x, runner_up)
         samples.probe.charge(samples.rows)

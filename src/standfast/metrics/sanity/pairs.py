@@ -24,7 +24,8 @@ def choose_partners(classes: Tensor) -> Tensor:
 
 def pair_samples(classes: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
     """All pairs of samples of different classes, or of all samples where there is one class; or those of the `same`."""
-    first, second = torch.triu_indices(len(classes), len(classes), 1, device=classes.device)
+    count = len(classes)
+    first, second = torch.triu_indices(count, count, 1, device=classes.device)
     differ = classes[first] != classes[second]
     if same:
         return first[~differ], second[~differ]
@@ -42,7 +43,8 @@ def cut_pairs(pairs: Tensor, maps: Tensor) -> list[slice]:
     """Slices of the pairs whose maps may be held at once."""
     numbers_per_map = max(1, maps.shape[1:].numel())  # there may be no map
     size = max(1, _ELEMENTS // numbers_per_map)
-    return [slice(start, start + size) for start in range(0, len(pairs), size)]
+    starts = range(0, len(pairs), size)
+    return [slice(start, start + size) for start in starts]
 
 
 def sum_first(values: Tensor, first: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -55,8 +57,11 @@ def sum_first(values: Tensor, first: Tensor, count: int) -> tuple[Tensor, Tensor
 def sum_pairs(values: Tensor, first: Tensor, second: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The sum of the values of each sample's pairs, and how many pairs it has, `(count,)` each."""
     ones = torch.ones_like(values)
-    sums = values.new_zeros(count).index_add(0, first, values).index_add(0, second, values)
-    weights = values.new_zeros(count).index_add(0, first, ones).index_add(0, second, ones)
+    sums = values.new_zeros(count)
+    weights = values.new_zeros(count)
+    for numbers in (first, second):
+        sums.index_add_(0, numbers, values)
+        weights.index_add_(0, numbers, ones)
     return sums, weights
 
 
@@ -97,14 +102,17 @@ def _correlate(maps: Tensor, first: Tensor, second: Tensor, is_there: Tensor | N
     slices = cut_pairs(first, maps)
     if is_there is None:
         compare = pearson.prepare(maps)
-        parts = [compare(maps[second[part]], first[part]) for part in slices]
+        parts = []
+        for part in slices:
+            parts.append(compare(maps[second[part]], first[part]))
         return torch.cat(parts).double()
     parts = []
     for part in slices:
         one = first[part]
         other = second[part]
         both = is_there[one] & is_there[other]
-        parts.append(pearson.compare_masked(maps[one], maps[other], both).nan_to_num())
+        correlations = pearson.compare_masked(maps[one], maps[other], both)
+        parts.append(correlations.nan_to_num())
     return torch.cat(parts).double()
 
 

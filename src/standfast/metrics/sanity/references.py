@@ -58,7 +58,8 @@ def _compare_kind(
     first, second = exchange(*pairs) if both_ways else pairs
     parts = []
     for part in cut_pairs(first, others):
-        values = metric.compare_unrelated(samples.maps[first[part]], others[second[part]])
+        one_of_pair = samples.maps[first[part]]
+        values = metric.compare_unrelated(one_of_pair, others[second[part]])
         if values is not None:
             parts.append(values.double())
     if not parts:

@@ -41,7 +41,10 @@ class Removal:
     @property
     def features(self) -> int:
         """How many there are: the columns of a table, or the positions, with all their channels."""
-        positions = self.x[0] if self.x.ndim == 2 else self.x[0, 0]
+        if self.x.ndim == 2:
+            positions = self.x[0]
+        else:
+            positions = self.x[0, 0]
         return positions.numel()
 
     @cached_property
@@ -81,10 +84,14 @@ class Removal:
         samples = torch.arange(count, device=x.device)
         owners = samples.repeat(self.donors)
         # the other samples at equal distances, from the next one on
-        shifts = [1 + donor * (count - 1) // self.donors for donor in range(self.donors)]
+        shifts = []
+        for donor in range(self.donors):
+            shifts.append(1 + donor * (count - 1) // self.donors)
         sources = torch.cat([(samples + shift) % count for shift in shifts])
-        logits = predict(self.model, torch.where(removed[owners], x[sources], x[owners]))
-        margins = measure_margin(self.model.task, logits, self.answers[owners], guide=True)
+        without = torch.where(removed[owners], x[sources], x[owners])
+        logits = predict(self.model, without)
+        answers = self.answers[owners]
+        margins = measure_margin(self.model.task, logits, answers, guide=True)
         return margins.double().reshape(self.donors, count).mean(0)
 
     def compare(self, maps: Sequence[Tensor], seed: int) -> tuple[Tensor, Tensor, int]:
@@ -99,8 +106,9 @@ class Removal:
             and how many copies of each sample were predicted.
         """
         shuffles = draw_shuffles(self.x, self.features, seed)
-        first_order, *map_orders = (order_features(values, shuffles[:, 0]) for values in maps)
-        other_orders = [*shuffles[:, 1:].unbind(1), *map_orders]
+        first_shuffle, *other_shuffles = shuffles.unbind(1)
+        first_order, *map_orders = [order_features(values, first_shuffle) for values in maps]
+        other_orders = [*other_shuffles, *map_orders]
         margins = self.measure(first_order)
         other_margins = torch.stack([self.measure(order) for order in other_orders])
         is_equal = torch.stack([self.find_equal(first_order, order) for order in other_orders])
@@ -109,8 +117,11 @@ class Removal:
 
     def find_equal(self, order: Tensor, other: Tensor) -> Tensor:
         """Where two orders remove the same features, bool `(numbers, n)`."""
-        pairs = [(mark_first(order, number), mark_first(other, number)) for number in self.numbers]
-        return torch.stack([(first == second).all(1) for first, second in pairs])
+        are_equal = []
+        for number in self.numbers:
+            is_same = mark_first(order, number) == mark_first(other, number)
+            are_equal.append(is_same.all(1))
+        return torch.stack(are_equal)
 
 
 def compare_margins(margins: Tensor, others: Tensor, is_equal: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,20 +138,29 @@ def compare_margins(margins: Tensor, others: Tensor, is_equal: Tensor) -> tuple[
         the less it matters in which order.
     """
     is_finite = (margins + others).isfinite()
+    # equal margins count half
     won = (margins > others).double() + 0.5 * (margins == others).double()
-    wins = torch.where(is_finite & ~is_equal, won, torch.nan).nanmean(1)
-    gains = torch.where(is_finite, margins - others, torch.nan)[:, 0]
+    is_compared = is_finite & ~is_equal
+    wins = torch.where(is_compared, won, torch.nan).nanmean(1)
+    differences = torch.where(is_finite, margins - others, torch.nan)
+    # by the first of them alone
+    gains = differences[:, 0]
     return wins, gains
 
 
 def draw_shuffles(x: Tensor, features: int, seed: int) -> Tensor:
     """Random orders of the features of each sample `(n, 1 + ORDERS, features)`; the first breaks ties in maps."""
-    return Streams.for_rows(x, seed).uniform((1 + ORDERS, features), torch.float64).argsort(dim=2)
+    streams = Streams.for_rows(x, seed)
+    numbers = streams.uniform((1 + ORDERS, features), torch.float64)
+    return numbers.argsort(dim=2)
 
 
 def order_features(maps: Tensor, shuffle: Tensor) -> Tensor:
     """The features by their values in the map, the largest first and equal ones as in `shuffle`, `(n, features)`."""
-    of_positions = maps if maps.ndim == 2 else maps.sum(1)
+    if maps.ndim == 2:
+        of_positions = maps
+    else:
+        of_positions = maps.sum(1)
     # in the order of the shuffle, so that a stable sort leaves ties in it
     values = of_positions.flatten(1).gather(1, shuffle)
     return shuffle.gather(1, values.argsort(dim=1, descending=True, stable=True))
@@ -148,4 +168,5 @@ def order_features(maps: Tensor, shuffle: Tensor) -> Tensor:
 
 def mark_first(order: Tensor, number: int) -> Tensor:
     """Which features are the first `number` of an order, bool `(n, features)`."""
-    return torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :number], True)
+    none = torch.zeros_like(order, dtype=torch.bool)
+    return none.scatter_(1, order[:, :number], True)

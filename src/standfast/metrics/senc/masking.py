@@ -33,15 +33,20 @@ class MaskedComparison:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         #: the random explainer gives a fresh map for each mask, even where inputs are the same
-        self.noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
+        self.noise = None
+        if isinstance(probe.explainer, RandomExplainer):
+            self.noise = probe.explainer
         self._ranked = RankedReference(probe.reference)
         self._score = measure_score(probe.model.task, probe.logits, probe.targets, "probability")
 
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
         probe = self.probe
-        maps, logits = probe.explainer.attribute(probe.model, x, probe.choose_explained(classes))
-        return (widen_half(maps) if self.noise is None else self.noise.noise(x, call)), logits
+        explained = probe.choose_explained(classes)
+        maps, logits = probe.explainer.attribute(probe.model, x, explained)
+        if self.noise is not None:
+            return self.noise.noise(x, call), logits
+        return widen_half(maps), logits
 
     def weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
         """The weights `(2, M)`, of prediction and of explanation, of masked copies of the samples `rows` `(M,)`.
@@ -49,12 +54,16 @@ class MaskedComparison:
         NaN where logits or explanation are not finite.
         """
         probe = self.probe
-        similarity, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
-        finite = torch.isfinite(logits.flatten(1)).all(1) & torch.isfinite(similarity)
+        if probe.absolute:
+            maps = maps.abs()
+        similarity, constant = self._ranked.compare(maps, rows)
+        finite_logits = torch.isfinite(logits.flatten(1)).all(1)
+        finite = finite_logits & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
         score = probe.measure_score(logits, rows, "probability")
         close = probe.model.task.measure_closeness(self._score[rows], score)
-        return torch.where(finite, torch.stack((close, similarity.double())), torch.nan)
+        weights = torch.stack((close, similarity.double()))
+        return torch.where(finite, weights, torch.nan)
 
 
 class MaskedLayers:
@@ -84,7 +93,8 @@ class MaskedLayers:
         blocks = zip(torch.split(samples, size), torch.split(indices, size), strict=True)
         for sample, index in blocks:
             calls = _number_calls(number, first + index)
-            parts.append(self._compare(explain, rows[sample], calls, masks[sample, index]))
+            masks_of_block = masks[sample, index]
+            parts.append(self._compare(explain, rows[sample], calls, masks_of_block))
         return torch.cat(parts, 1)[:, back]
 
     def weigh_in_place(

@@ -142,7 +142,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     masks: MaskCount = field(default=10_000, kw_only=True)
 
     def __post_init__(self) -> None:
-        layers = tuple(self.layers) if isinstance(self.layers, list) else self.layers
+        if isinstance(self.layers, list):
+            layers = tuple(self.layers)
+        else:
+            layers = self.layers
         fits = isinstance(layers, str) or (
             isinstance(layers, tuple)
             and 0 < len(set(layers)) == len(layers)
@@ -165,7 +168,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def cost(self, classes: int | None = None) -> Cost:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
-        named = len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        if isinstance(self.layers, tuple):
+            named = len(self.layers)
+        else:
+            named = _LAYERS
         if self.layers == "first":
             named = 1
         return Cost(predictions=0, explanations=self.masks * named + 1)
@@ -180,7 +186,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         probe = self.make_probe(call)
         seed = call.seed
         usable = probe.usable()
-        fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
+        if call.explainer.gateable:
+            fit = find_gateable(model, inputs, chosen)
+        else:
+            fit = set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
         table = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
@@ -191,10 +200,17 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
             width = groups[index]
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
             # one mask in the layer's own weights holds for all samples at once
-            weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
-            parts = self.split_rows(usable, width) if gated or not len(usable) else (usable,)
+            weigh_layer = masked.weigh if gated else masked.weigh_in_place
+            weigh = partial(weigh_layer, layer, number)
+            if gated or not len(usable):
+                parts = self.split_rows(usable, width)
+            else:
+                parts = (usable,)
             for rows in parts:
-                keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
+                if gated:
+                    keys = content_keys(inputs[rows], layer_seed).tolist()
+                else:
+                    keys = [layer_seed]
                 masks = draw_masks(self.masks, width, self.keep, Streams(keys, CPU))
                 masks = send(masks, inputs.device)
                 features = torch.full((len(rows),), width)
@@ -250,21 +266,30 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
         width = ends[:, :, side] - centre
         has = counted & torch.isfinite(width)
         squares = torch.where(has, width.square(), 0.0).sum(1)
-        return torch.where(has.any(1), (-1.0, 1.0)[side] * squares.sqrt() / divisor, torch.nan)
+        sign = (-1.0, 1.0)[side]
+        distance = sign * squares.sqrt() / divisor
+        return torch.where(has.any(1), distance, torch.nan)
 
-    means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
+    means = {}
+    for name, values in layers.items():
+        if name != "p_value":
+            means[name] = mean(values)
     value = means.pop("rho")
     middle = table.null_band.mean(2)
     null = centre(table.null_band)
     informative = _find_informative(table)
     # p may be 1, whose quantile is infinite: half a step below it
-    z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
+    largest_p = 1 - 0.5 / (permutations + 1)
+    z = torch.special.ndtri(1 - p.clamp(max=largest_p))
     # Stouffer: the sum over L layers has the standard deviation sqrt(L)
-    together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()
+    informative_layers = informative.sum(1)
+    sums = torch.where(informative, z, 0.0).sum(1)
+    together = sums / informative_layers.clamp(min=1).sqrt()
     # a single layer keeps its own p-value, which the limit above may change
     alone = torch.where(informative, p, 0.0).sum(1)
-    combined = torch.where(informative.sum(1) == 1, alone, torch.special.ndtr(-together))
-    combined = torch.where(informative.any(1), combined, torch.where(count > 0, 1.0, torch.nan))
+    combined = torch.where(informative_layers == 1, alone, torch.special.ndtr(-together))
+    without = torch.where(count > 0, 1.0, torch.nan)
+    combined = torch.where(informative.any(1), combined, without)
     return {
         **means,
         "value": value,

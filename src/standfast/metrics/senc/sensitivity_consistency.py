@@ -235,7 +235,11 @@ class SensitivityConsistency(Metric):
         weights = torch.full(shape, torch.nan, dtype=torch.float64, device=group.rows.device)
         active = torch.arange(len(group.rows), device=group.rows.device)
         start = 0
-        for stop in [self.masks] if self.tolerance is None else plan_checks(self.masks):
+        if self.tolerance is None:
+            stops = [self.masks]
+        else:
+            stops = plan_checks(self.masks)
+        for stop in stops:
             masks = group.select_masks(active, start, stop)
             weights[:, active, start:stop] = group.weigh(group.rows[active], masks, start)
             start = stop

@@ -23,11 +23,13 @@ def _list_steps(rows: RowChanges) -> Choices:
     """The steps of numbers; a number without steps has candidates only where it cannot change, namely itself."""
     low, high = rows.find_ranges()
     step = torch.where(rows.step > 0, rows.step, 1.0)
-    counts = torch.where(rows.step > 0, ((high - low) / step).round().long() + 1, 0)
+    steps = ((high - low) / step).round().long()
+    counts = torch.where(rows.step > 0, steps + 1, 0)
     counts = torch.where(high > low, counts, 1)
     if rows.options.prior == "copula":
         counts = torch.zeros_like(counts)
-    clean = torch.where(counts > 0, (-low / step).round().long(), 0)
+    steps_below = (-low / step).round().long()
+    clean = torch.where(counts > 0, steps_below, 0)
     ordered = torch.ones(len(rows.columns), dtype=torch.bool, device=low.device)
     return Choices(
         counts,

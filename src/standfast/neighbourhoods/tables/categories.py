@@ -34,29 +34,33 @@ class Category:
         # codes that are all 0 have no size to compare with
         scale = self.codes.abs().amax(0).clamp(min=1e-6)
         codes = self.codes.to(rows.device)
-        distance = (
-            ((rows[:, None, list(self.columns)] - codes) / scale.to(rows.device)).abs().amax(2)
-        )
+        cells = rows[:, None, list(self.columns)]
+        distance = ((cells - codes) / scale.to(rows.device)).abs().amax(2)
         least, nearest = distance.min(1)
         return torch.where(least <= CODE_TOLERANCE, nearest, -1)
 
     def choose(self, clean: Tensor, uniform: Tensor) -> Tensor:
         """The index of the category for uniform numbers `(M,)`, where `clean` `(M,)` is the clean row's."""
-        order, shares, ladder = self._divide_unit(clean)
-        step = (uniform.double()[:, None] >= ladder).sum(1)
-        last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
+        order, shares, ends = self._divide_unit(clean)
+        # the part of the interval that the number lies in
+        part = (uniform.double()[:, None] >= ends).sum(1)
+        # the last of those that have a probability
+        last_part = (shares > 0).long().cumsum(1).argmax(1)
+        part = torch.minimum(part, last_part)
         # 0 stands for the row's own category, also if it has no probability
-        step = torch.where(uniform <= 0, torch.zeros_like(step), torch.minimum(step, last))
-        return order.gather(1, step[:, None])[:, 0]
+        part = torch.where(uniform <= 0, torch.zeros_like(part), part)
+        return order.gather(1, part[:, None])[:, 0]
 
     def list_points(self, clean: Tensor) -> tuple[Tensor, Tensor]:
         """How many categories can come of each row, `(M,)`, and uniform numbers that choose them, `(M, K)`.
 
         The row's own category, `clean` `(M,)`, is the first one. Numbers beyond the count choose nothing new.
         """
-        _, shares, ladder = self._divide_unit(clean)
-        below = torch.cat([torch.zeros_like(ladder[:, :1]), ladder[:, :-1]], dim=1)
-        middles = (below + ladder) / 2
+        _, shares, ends = self._divide_unit(clean)
+        zeros = torch.zeros_like(ends[:, :1])
+        starts = torch.cat([zeros, ends[:, :-1]], dim=1)
+        middles = (starts + ends) / 2
+        # the row's own category comes first, and 0 stands for it
         middles[:, 0] = 0
         possible = shares > 0
         possible[:, 0] = True
@@ -71,20 +75,22 @@ class Category:
             Each is `(M, K)`.
         """
         shares = self.shares.to(clean.device)
-        order = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
-        # those that come before the row's own one make room for it
-        order = torch.where(
-            order == 0, clean[:, None], torch.where(order <= clean[:, None], order - 1, order)
-        )
+        position = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
+        clean_category = clean[:, None]
+        # the row's own category first; those that come before it make room for it
+        order = torch.where(position <= clean_category, position - 1, position)
+        order = torch.where(position == 0, clean_category, order)
         sorted_shares = shares[order]
         if self.rate is not None:
             others = sorted_shares[:, 1:]
             whole = others.sum(1, keepdim=True)
-            moved = torch.where(whole > 0, self.rate * others / whole.clamp(min=1e-300), 0.0)
-            sorted_shares = torch.cat([1 - moved.sum(1, keepdim=True), moved], dim=1)
-        ladder = sorted_shares.cumsum(1)
+            shares_of_rate = self.rate * others / whole.clamp(min=1e-300)
+            moved = torch.where(whole > 0, shares_of_rate, 0.0)
+            stays = 1 - moved.sum(1, keepdim=True)
+            sorted_shares = torch.cat([stays, moved], dim=1)
+        ends = sorted_shares.cumsum(1)
         # rounding of the sum must not leave a gap before 1
-        return order, sorted_shares, ladder / ladder[:, -1:]
+        return order, sorted_shares, ends / ends[:, -1:]
 
 
 def make_category(
@@ -124,7 +130,8 @@ def make_category(
             f"codes for {name!r}; names are for data frames",
             repr(feature.categories),
         )
-        codes = (torch.tensor(feature.categories, dtype=torch.float64)[:, None] - mean) / std
+        codes_in_units = torch.tensor(feature.categories, dtype=torch.float64)
+        codes = (codes_in_units[:, None] - mean) / std
         codes, shares = _count_listed(options, name, codes, cells, category_count, feature)
     elif cells is not None and category_count:
         # a row may have a category that the data does not have: u = 0 keeps it, and no other row moves to it
@@ -148,8 +155,12 @@ def make_category(
 
 def drop_missing(cells: Tensor, missing_code: float | None) -> Tensor:
     """The cells `(n,)` that are not missing; all of them if none is there."""
-    present = cells if missing_code is None else cells[cells > missing_code]
-    return present if len(present) else cells
+    if missing_code is None:
+        return cells
+    present = cells[cells > missing_code]
+    if not len(present):
+        return cells
+    return present
 
 
 def _find_cells(options: TableOptions, columns: Sequence[int]) -> Tensor | None:
@@ -159,7 +170,8 @@ def _find_cells(options: TableOptions, columns: Sequence[int]) -> Tensor | None:
     cells = options.table.inputs.double()[:, list(columns)]
     if options.missing is None or len(columns) > 1:
         return cells
-    return drop_missing(cells[:, 0], options.missing[columns[0]])[:, None]
+    (column,) = columns
+    return drop_missing(cells[:, 0], options.missing[column])[:, None]
 
 
 def _count_listed(
@@ -178,7 +190,8 @@ def _count_listed(
     if cells is None:
         return codes, torch.ones(len(codes), dtype=torch.float64)
     scale = codes.abs().amax(0).clamp(min=1e-6)
-    shares = (((cells[:, None] - codes) / scale).abs().amax(2) <= CODE_TOLERANCE).double().sum(0)
+    distance = ((cells[:, None] - codes) / scale).abs().amax(2)
+    shares = (distance <= CODE_TOLERANCE).double().sum(0)
     check(
         bool(shares.sum() > 0),
         "categories",
@@ -191,5 +204,7 @@ def _count_listed(
         others = torch.arange(category_count).to(cells)[:, None]
     else:
         others = torch.unique(cells, dim=0)
-    others = others[~torch.isin(others[:, 0], codes[:, 0])]
-    return torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])
+    is_listed = torch.isin(others[:, 0], codes[:, 0])
+    others = others[~is_listed]
+    shares_of_others = shares.new_zeros(len(others))
+    return torch.cat([codes, others]), torch.cat([shares, shares_of_others])

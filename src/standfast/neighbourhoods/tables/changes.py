@@ -82,21 +82,23 @@ class TableChanges(TableOptions):
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
         """Whether all changes are numbers without steps."""
-        are_smooth = all(
-            feature.by is not None and not feature.step for feature in self.features.values()
-        )
+        for feature in self.features.values():
+            is_category = feature.by is None
+            if is_category or feature.step:
+                return False
         has_groups_too = not isinstance(self.changes, Mapping) and len(self.one_hot) > 0
-        return are_smooth and not has_groups_too and not self.may_become_missing
+        return not has_groups_too and not self.may_become_missing
 
     @property
     def chooses(self) -> bool:
         """Whether a category or a number with steps changes, or a cell may be lost; a copula moves numbers freely."""
-        features = self.features.values()
-        has_categories = len(self.one_hot) > 0 or any(
-            feature.categories is not None for feature in features
-        )
-        has_steps = self.prior != "copula" and any(feature.step is not None for feature in features)
-        return has_categories or has_steps or self.may_become_missing > 0
+        if self.one_hot or self.may_become_missing > 0:
+            return True
+        for feature in self.features.values():
+            has_steps = self.prior != "copula" and feature.step is not None
+            if has_steps or feature.categories is not None:
+                return True
+        return False
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
@@ -105,22 +107,26 @@ class TableChanges(TableOptions):
 
     def describe(self) -> str:
         """What changes, and the rules."""
-        named = self.features
-        numbers = [
-            feature.describe(name) for name, feature in named.items() if feature.by is not None
-        ]
-        groups = [name for name, feature in named.items() if feature.by is None]
-        words = [f"changed in {', '.join(numbers)}"] if numbers else []
-        words += [f"given other categories of {', '.join(groups)}"] if groups else []
+        numbers = []
+        groups = []
+        for name, feature in self.features.items():
+            if feature.by is None:
+                groups.append(name)
+            else:
+                numbers.append(feature.describe(name))
+        words = []
+        if numbers:
+            words.append(f"changed in {', '.join(numbers)}")
+        if groups:
+            words.append(f"given other categories of {', '.join(groups)}")
         text = " and ".join(words)
         if self.prior == "copula":
             text += f", by a move of size {self.size:g} in a Gaussian copula of the data"
-        text += (
-            f", with cells lost with probability {self.may_become_missing:g}"
-            if self.may_become_missing
-            else ""
-        )
-        return text + (f", such that {' and '.join(self.rules)}" if self.rules else "")
+        if self.may_become_missing:
+            text += f", with cells lost with probability {self.may_become_missing:g}"
+        if self.rules:
+            text += f", such that {' and '.join(self.rules)}"
+        return text
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         """One for each column or group that changes, and one more for each cell that may become missing."""
@@ -130,14 +136,12 @@ class TableChanges(TableOptions):
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
         """The names of the columns and groups."""
         plan = self._plan_for(shape)
-        if self.prior == "copula":
-            names = [
-                f"{number.name} [copula, shift of a uniform number]" for number in plan.numbers
-            ]
-        else:
-            names = [
-                f"{number.name} [{'%' if number.relative else 'change'}]" for number in plan.numbers
-            ]
+        names = []
+        for number in plan.numbers:
+            unit = "%" if number.relative else "change"
+            if self.prior == "copula":
+                unit = "copula, shift of a uniform number"
+            names.append(f"{number.name} [{unit}]")
         names += [f"{category.name} [uniform number]" for category in plan.categories]
         columns = self.columns or tuple(f"x{column}" for column in range(shape[0]))
         names += [f"{columns[column]} [lost, uniform number]" for column in plan.can_become_missing]
@@ -154,13 +158,15 @@ class TableChanges(TableOptions):
         rows.check_rows()
         if self.prior == "copula":
             # parameters are shifts from the uniform numbers Phi(xi) that leave the row as it is (`copula.py`)
-            normal_if_still = rows.copula.locate(rows.clean[:, list(plan.continuous)]).still
+            continuous = rows.clean[:, list(plan.continuous)]
+            normal_if_still = rows.copula.locate(continuous).still
             uniform_if_still = torch.special.ndtr(normal_if_still)
             lower = uniform_if_still.clamp(max=_TAIL) - uniform_if_still
             upper = uniform_if_still.clamp(min=1 - _TAIL) - uniform_if_still
         else:
             lower, upper = rows.limit_numbers()
-        zeros = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.can_become_missing))
+        others = len(plan.categories) + len(plan.can_become_missing)
+        zeros = lower.new_zeros(len(inputs), others)
         # float32 cannot tell very rare categories apart
         if self._find_smallest_share(plan) < _SMALLEST_SHARE:
             dtype = torch.float64
@@ -168,9 +174,8 @@ class TableChanges(TableOptions):
             dtype = inputs.dtype
         lower = torch.cat([lower, zeros], 1).to(dtype)
         upper = torch.cat([upper, zeros + 1], 1).to(dtype)
-        return Limits(
-            torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution)
-        )
+        scale = find_scale(lower, upper, self.distribution)
+        return Limits(torch.zeros_like(lower), lower, upper, scale)
 
     def find_choices(
         self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
@@ -188,15 +193,20 @@ class TableChanges(TableOptions):
         count = self.count_columns()
         if count is None or self.data is None or self.table.inputs.dtype != torch.float32:
             return super().revision
-        has_rare_ones = self._find_smallest_share(plan_columns(self, count)) < _SMALLEST_SHARE
-        return 2 if has_rare_ones else super().revision
+        plan = plan_columns(self, count)
+        if self._find_smallest_share(plan) < _SMALLEST_SHARE:
+            return 2
+        return super().revision
 
     def _find_smallest_share(self, plan: ColumnPlan) -> float:
         """The smallest probability of a category, or of a cell to be lost."""
-        shares = [1.0] if not plan.can_become_missing else [self.may_become_missing]
+        shares = [1.0]
+        if plan.can_become_missing:
+            shares.append(self.may_become_missing)
         for category in plan.categories:
             rate = 1.0 if category.rate is None else category.rate
-            shares.append(rate * float(category.shares[category.shares > 0].min()))
+            possible = category.shares[category.shares > 0]
+            shares.append(rate * float(possible.min()))
         return min(shares)
 
     def transform(
@@ -206,7 +216,8 @@ class TableChanges(TableOptions):
         rows = RowChanges(self, self._plan(inputs), inputs, bounds)
         change, chosen, _ = rows.propose(parameters)
         change, chosen = settle(rows, change, chosen)
-        return rows.make_missing(rows.apply(change, chosen), parameters)
+        changed = rows.apply(change, chosen)
+        return rows.make_missing(changed, parameters)
 
     def effective_points(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
@@ -222,17 +233,17 @@ class TableChanges(TableOptions):
         change, proposed, _ = rows.propose(parameters)
         change, chosen = settle(rows, change, proposed)
         percent = rows.clean[:, rows.columns].abs() / 100
-        change = torch.where(
-            rows.relative & (percent > 0), change / torch.where(percent > 0, percent, 1.0), change
-        )
+        has_size = percent > 0
+        in_percent = change / torch.where(has_size, percent, 1.0)
+        change = torch.where(rows.relative & has_size, in_percent, change)
         m = change.shape[1]
         end = m + len(chosen)
         uniform = parameters[:, m:end].unbind(1)
-        categories = [
-            torch.where(settled == asked_for, uniform_number, 0.0)[:, None]
-            for settled, asked_for, uniform_number in zip(chosen, proposed, uniform, strict=True)
-        ]
-        return torch.cat([change.to(parameters.dtype), *categories, parameters[:, end:]], 1)
+        columns = [change.to(parameters.dtype)]
+        for settled, asked_for, uniform_number in zip(chosen, proposed, uniform, strict=True):
+            effective = torch.where(settled == asked_for, uniform_number, 0.0)
+            columns.append(effective[:, None])
+        return torch.cat([*columns, parameters[:, end:]], 1)
 
     def satisfies_rules(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
@@ -240,7 +251,8 @@ class TableChanges(TableOptions):
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
         rows = RowChanges(self, self._plan(inputs), inputs, bounds)
         change, chosen, possible = rows.propose(parameters)
-        return rows.find_kept(rows.apply(change, chosen), change) & possible
+        changed = rows.apply(change, chosen)
+        return rows.find_kept(changed, change) & possible
 
     def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
         """The share of training rows that are at least as far from their nearest row as the perturbed one from its own.
@@ -266,7 +278,8 @@ class TableChanges(TableOptions):
         plan = self._plan(inputs)
         low, high = RowChanges(self, plan, inputs, bounds).find_ranges()
         movable = high > low
-        return {number.column: movable[:, position] for position, number in enumerate(plan.numbers)}
+        columns = [number.column for number in plan.numbers]
+        return dict(zip(columns, movable.unbind(1), strict=True))
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         self._plan_for(inputs.shape[1:])

@@ -86,19 +86,28 @@ class Feature(metaclass=ConfigurationType):
     @property
     def _ends(self) -> tuple[Any, ...]:
         """What `by` consists of: one number or text, or the two of a pair."""
-        return self.by if isinstance(self.by, tuple) else (self.by,)
+        if isinstance(self.by, tuple):
+            return self.by
+        return (self.by,)
 
     @property
     def limits(self) -> tuple[float, float]:
         """The smallest and the largest change; infinite for `"any"`."""
         if self.by == "any":
             return -math.inf, math.inf
-        numbers = [number for end in self._ends if (number := _read_end(end)) is not None]
-        are_numbers = len(numbers) == len(self._ends) and len(numbers) in (1, 2)
+        ends = self._ends
+        numbers: list[float] = []
+        for end in ends:
+            number = _read_end(end)
+            if number is not None:
+                numbers.append(number)
+        are_numbers = len(numbers) == len(ends) and len(numbers) in (1, 2)
         # a pair of a share and of a number in the data's units has no common unit
-        are_alike = len({isinstance(end, str) for end in self._ends}) == 1
-        check(are_numbers and are_alike, "changes", _CHANGES, repr(self.by))
-        low, high = numbers if len(numbers) == 2 else (-numbers[0], numbers[0])
+        kinds = {isinstance(end, str) for end in ends}
+        check(are_numbers and len(kinds) == 1, "changes", _CHANGES, repr(self.by))
+        # one number r stands for -r to r
+        low = numbers[0] if len(numbers) == 2 else -numbers[0]
+        high = numbers[-1]
         check(low <= 0 <= high, "changes", _CHANGES, repr(self.by))
         return low, high
 
@@ -112,7 +121,9 @@ class Feature(metaclass=ConfigurationType):
             low, high = self.limits
             unit = "%" if self.percent else ""
             words = f"{name} by {low:g}{unit} to {high:g}{unit}"
-        return words + (f" in steps of {self.step:g}" if self.step else "")
+        if self.step:
+            words += f" in steps of {self.step:g}"
+        return words
 
 
 def is_finite(value: object) -> bool:
@@ -127,12 +138,15 @@ def _is_code(value: object) -> bool:
 def _read_end(end: object) -> float | None:
     """A number, or the number of a text in percent; None for anything else."""
     if isinstance(end, str) and end.strip().endswith("%"):
+        text = end.strip()[:-1]
         try:
-            number = float(end.strip()[:-1].strip("+ "))
+            number = float(text.strip("+ "))
         except ValueError:
             return None
         return number if math.isfinite(number) else None
-    return float(end) if is_finite(end) else None  # type: ignore[arg-type]
+    if is_finite(end):
+        return float(end)  # type: ignore[arg-type]
+    return None
 
 
 def read_change(change: object) -> Feature:
@@ -146,7 +160,8 @@ def read_change(change: object) -> Feature:
     if isinstance(change, Mapping):
         unknown = sorted(map(str, set(change) - OPTIONS))
         check(not unknown, "changes", _CHANGES, f"{', '.join(unknown)} in {dict(change)!r}")
-        return Feature(**{str(option): value for option, value in change.items()})
+        options = {str(option): value for option, value in change.items()}
+        return Feature(**options)
     if isinstance(change, str) and change == "category":
         return Feature(categories="data")
     fits = is_finite(change) or isinstance(change, str | tuple | list)

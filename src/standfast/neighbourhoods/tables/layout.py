@@ -59,10 +59,13 @@ def read_layout(options: TableOptions, count: int) -> Layout:
     column_of = {name: column for column, name in enumerate(names)}
     groups = _read_groups(options, column_of)
     fixed = frozenset(_find_column(name, column_of, "fixed") for name in options.fixed)
-    stated = [rule for text in options.rules for rule in read_rules(text, names)]
-    rules = tuple(rule for rule in stated if rule.defines is None)
-    definitions = tuple(rule for rule in stated if rule.defines is not None)
-    layout = Layout(names, groups, fixed, rules, definitions)
+    rules: list[Rule] = []
+    definitions: list[Rule] = []
+    for text in options.rules:
+        for rule in read_rules(text, names):
+            group = rules if rule.defines is None else definitions
+            group.append(rule)
+    layout = Layout(names, groups, fixed, tuple(rules), tuple(definitions))
     _check_definitions(layout)
     clash = sorted(names[column] for column in fixed & layout.defined)
     check(not clash, "fixed", "no column that a rule computes", clash)
@@ -71,22 +74,21 @@ def read_layout(options: TableOptions, count: int) -> Layout:
 
 def _find_column(name: str, column_of: Mapping[str, int], option: str) -> int:
     if name not in column_of:
-        raise ArgumentError(option, *describe_unknown_column(name, list(column_of)))
+        expected, got = describe_unknown_column(name, list(column_of))
+        raise ArgumentError(option, expected, got)
     return column_of[name]
 
 
 def _read_groups(options: TableOptions, column_of: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """The columns of each one-hot code, from the indices of columns by name."""
     groups: dict[str, tuple[int, ...]] = {}
+    grouped: list[int] = []
     for group, members in options.one_hot.items():
-        groups[group] = tuple(_find_column(name, column_of, "one_hot") for name in members)
-    grouped = [column for columns in groups.values() for column in columns]
-    check(
-        len(set(grouped)) == len(grouped),
-        "one_hot",
-        "each column in one group only",
-        "a column twice",
-    )
+        columns = [_find_column(name, column_of, "one_hot") for name in members]
+        groups[group] = tuple(columns)
+        grouped += columns
+    are_different = len(set(grouped)) == len(grouped)
+    check(are_different, "one_hot", "each column in one group only", "a column twice")
     clash = sorted(groups.keys() & column_of.keys())
     check(not clash, "one_hot", "names of groups that are no names of columns", clash)
     return groups
@@ -97,11 +99,8 @@ def _check_definitions(layout: Layout) -> None:
     computed = [rule.defines for rule in layout.definitions]
     for number, rule in enumerate(layout.definitions):
         once = rule.defines not in computed[:number] and rule.defines not in layout.grouped
-        check(
-            once,
-            "rules",
-            "each column computed by one rule, and none of a one-hot code",
-            repr(rule.text),
-        )
-        ordered = not {column for column, _ in rule.terms} & set(computed[number:])
+        expected = "each column computed by one rule, and none of a one-hot code"
+        check(once, "rules", expected, repr(rule.text))
+        used = {column for column, _ in rule.terms}
+        ordered = used.isdisjoint(computed[number:])
         check(ordered, "rules", "a computed column used only in later rules", repr(rule.text))

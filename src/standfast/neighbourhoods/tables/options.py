@@ -173,9 +173,9 @@ class TableOptions(Transformation):
     @property
     def features(self) -> dict[str, Feature]:
         """What changes, by the names of columns and groups."""
-        named: Any = (
-            self.changes if isinstance(self.changes, Mapping) else {"every column": self.changes}
-        )
+        named: Any = {"every column": self.changes}
+        if isinstance(self.changes, Mapping):
+            named = self.changes
         return dict(named)
 
     @property

@@ -20,14 +20,12 @@ def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tens
     broken = (~kept).nonzero()[:, 0]
     if len(broken) == 0:
         return change, chosen
-    less, others = _repair(
-        rows.select(broken), change[broken], [category_index[broken] for category_index in chosen]
-    )
-    chosen = [
-        category_index.index_copy(0, broken, other)
-        for category_index, other in zip(chosen, others, strict=True)
-    ]
-    return change.index_copy(0, broken, less), chosen
+    chosen_of_broken = [category_index[broken] for category_index in chosen]
+    less, others = _repair(rows.select(broken), change[broken], chosen_of_broken)
+    settled = []
+    for category_index, other in zip(chosen, others, strict=True):
+        settled.append(category_index.index_copy(0, broken, other))
+    return change.index_copy(0, broken, less), settled
 
 
 def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -46,7 +44,8 @@ def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Ten
             shares.insert(0, torch.ones_like(largest_share))
         for share in shares:
             part = rows.cut_to_steps(share[:, None] * change)
-            newly_kept = rows.find_kept(rows.apply(part, categories), part) & ~done
+            changed = rows.apply(part, categories)
+            newly_kept = rows.find_kept(changed, part) & ~done
             kept_change = torch.where(newly_kept[:, None], part, kept_change)
             kept_categories = [
                 torch.where(newly_kept, new, old)
@@ -69,32 +68,32 @@ def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> T
         for column in range(len(rows.columns)):
             share = _cut(share, zero, change[:, column], high[:, column], everywhere)
             share = _cut(share, zero, -change[:, column], -low[:, column], everywhere)
-    first, last = (
-        rows.in_units(rows.apply(part, chosen)) for part in (torch.zeros_like(change), change)
-    )
+    # the rows without a change of a number, and with all of it
+    first = rows.in_units(rows.apply(torch.zeros_like(change), chosen))
+    last = rows.in_units(rows.apply(change, chosen))
     for rule in rows.plan.rules:
-        share = _cut(
-            share,
-            rule.evaluate(first),
-            rule.evaluate(last),
-            rows.allow(rule),
-            ~rows.has_missing_cell(rule),
-        )
+        holds = ~rows.has_missing_cell(rule)
+        start = rule.evaluate(first)
+        end = rule.evaluate(last)
+        share = _cut(share, start, end, rows.allow(rule), holds)
     for rule in rows.plan.definitions:
         computed = rule.defines
         holds = ~rows.has_missing_cell(rule)
-        upper, lower = (
-            bound[..., computed] * rows.std[computed] + rows.mean[computed]
-            for bound in (rows.upper, rows.lower)
-        )
-        share = _cut(share, first[:, computed], last[:, computed], upper, holds)
-        share = _cut(share, -first[:, computed], -last[:, computed], -lower, holds)
+        std = rows.std[computed]
+        mean = rows.mean[computed]
+        upper = rows.upper[..., computed] * std + mean
+        lower = rows.lower[..., computed] * std + mean
+        start = first[:, computed]
+        end = last[:, computed]
+        share = _cut(share, start, end, upper, holds)
+        share = _cut(share, -start, -end, -lower, holds)
     return share
 
 
 def _cut(share: Tensor, start: Tensor, end: Tensor, most: Tensor, holds: Tensor) -> Tensor:
     """The share `(M,)` with which a value that rises from start to end stays at most `most`, where that holds."""
     rises = (end > most) & (end > start) & holds
-    allowed = (most - start) / torch.where(rises, end - start, 1.0)
+    rise = torch.where(rises, end - start, 1.0)
     # the clean row's own rounding must not make the share negative
-    return torch.where(rises, torch.minimum(share, allowed.clamp(min=0)), share)
+    allowed = ((most - start) / rise).clamp(min=0)
+    return torch.where(rises, torch.minimum(share, allowed), share)

@@ -49,7 +49,8 @@ class RowChanges:
         self.inputs = inputs
         self.bounds = bounds
         device = inputs.device
-        self.mean, self.std = plan.mean.to(device), plan.std.to(device)
+        self.mean = plan.mean.to(device)
+        self.std = plan.std.to(device)
         self.clean = self.in_units(inputs)
         self.columns = [number.column for number in plan.numbers]
         relative = [number.relative for number in plan.numbers]
@@ -63,7 +64,9 @@ class RowChanges:
         if options.missing is None:
             self.missing_codes = torch.full(features, math.nan, dtype=torch.float64, device=device)
         else:
-            codes = [math.nan if code is None else code for code in options.missing]
+            codes = []
+            for code in options.missing:
+                codes.append(math.nan if code is None else code)
             self.missing_codes = torch.tensor(codes, dtype=torch.float64).to(device)
         tolerance = CODE_TOLERANCE * self.missing_codes.abs().clamp(min=1)
         # false where the code is NaN
@@ -71,18 +74,21 @@ class RowChanges:
         if options.lowest is not None and options.highest is not None:
             self._narrow_to_reference(options.lowest, options.highest)
         elif options.missing is not None:
-            self.lower = torch.where(
-                self.missing_codes.isnan(), self.lower, find_lowest(options).to(self.lower)
-            )
+            has_no_code = self.missing_codes.isnan()
+            lowest_present = find_lowest(options).to(self.lower)
+            self.lower = torch.where(has_no_code, self.lower, lowest_present)
 
     def _narrow_to_reference(self, lowest: Sequence[float], highest: Sequence[float]) -> None:
         """Narrow the bounds to the range of the reference and the row's own values: they become `(M, F)`."""
-        least, most = (self.lower.new_tensor(ends) for ends in (lowest, highest))
+        least = self.lower.new_tensor(lowest)
+        most = self.lower.new_tensor(highest)
         # the number of a missing cell lies below all others, and must not widen the limits
         present = torch.where(self.is_missing, least, self.inputs.double())
         # the row's own value stays possible, also outside of the range of the reference
-        self.lower = torch.maximum(self.lower, torch.minimum(least, present))
-        self.upper = torch.minimum(self.upper, torch.maximum(most, present))
+        lowest_possible = torch.minimum(least, present)
+        highest_possible = torch.maximum(most, present)
+        self.lower = torch.maximum(self.lower, lowest_possible)
+        self.upper = torch.minimum(self.upper, highest_possible)
 
     def select(self, rows: Tensor) -> RowChanges:
         """The changes of some of the rows."""
@@ -94,21 +100,28 @@ class RowChanges:
 
     def round_to_steps(self, change: Tensor) -> Tensor:
         """Changes `(M, m)` as multiples of the steps, the nearest ones; those without a step stay."""
-        step = torch.where(self.step > 0, self.step, 1.0)
-        return torch.where(self.step > 0, (change / step).round() * step, change)
+        has_step = self.step > 0
+        step = torch.where(has_step, self.step, 1.0)
+        rounded = (change / step).round() * step
+        return torch.where(has_step, rounded, change)
 
     def cut_to_steps(self, change: Tensor) -> Tensor:
         """Changes `(M, m)` as multiples of the steps, the next ones towards 0."""
-        step = torch.where(self.step > 0, self.step, 1.0)
-        return torch.where(self.step > 0, (change / step).trunc() * step, change)
+        has_step = self.step > 0
+        step = torch.where(has_step, self.step, 1.0)
+        cut = (change / step).trunc() * step
+        return torch.where(has_step, cut, change)
 
     @cached_property
     def clean_categories(self) -> list[Tensor]:
         """The indices of the clean rows' categories, `(M,)` each; -1 for those that are not known, or missing."""
+        rows = self.inputs.double()
         indices = []
         for category in self.plan.categories:
-            is_missing = self.is_missing[:, list(category.columns)].any(1)
-            indices.append(torch.where(is_missing, -1, category.find(self.inputs.double())))
+            columns = list(category.columns)
+            is_missing = self.is_missing[:, columns].any(1)
+            index = category.find(rows)
+            indices.append(torch.where(is_missing, -1, index))
         return indices
 
     @property
@@ -117,8 +130,10 @@ class RowChanges:
         copula = fit_copula_of(self.options, self.inputs.shape[1])
         if is_on_host(self.inputs):
             return copula
-        moved = {name: getattr(copula, name).to(self.inputs.device) for name in _TENSORS_OF_COPULA}
-        return Copula(**{**vars(copula), **moved})
+        attributes = dict(vars(copula))
+        for name in _TENSORS_OF_COPULA:
+            attributes[name] = attributes[name].to(self.inputs.device)
+        return Copula(**attributes)
 
     # Are these rows of the table?
 
@@ -136,35 +151,34 @@ class RowChanges:
         size = rule.measure_size(self.clean)
         # `input * std + mean` rounds in proportion to the mean, too
         if self.options.units is not None:
-            size = size + rule.measure_size(self.mean.expand_as(self.clean))
-        broken = (rule.find_excess(self.clean) > precision * size) & ~self.has_missing_cell(rule)
-        if bool(broken.any()):
-            first = int(broken.nonzero()[0])
-            names = self.options.columns or [f"x{column}" for column in range(self.clean.shape[1])]
-            values = ", ".join(
-                f"{names[column]} = {self.clean[first, column]:g}" for column in _list_columns(rule)
-            )
-            got = f"{int(broken.sum())} of {len(broken)} rows that break it; the first is row {first}: {values}"
-            raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
+            means = self.mean.expand_as(self.clean)
+            size = size + rule.measure_size(means)
+        is_beyond = rule.find_excess(self.clean) > precision * size
+        broken = is_beyond & ~self.has_missing_cell(rule)
+        if not bool(broken.any()):
+            return
+        first = int(broken.nonzero()[0])
+        names = self.options.columns or [f"x{column}" for column in range(self.clean.shape[1])]
+        values = []
+        for column in _list_columns(rule):
+            values.append(f"{names[column]} = {self.clean[first, column]:g}")
+        count = f"{int(broken.sum())} of {len(broken)} rows that break it"
+        got = f"{count}; the first is row {first}: {', '.join(values)}"
+        raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
 
     def _check_category(self, category: Category, category_index: Tensor) -> None:
         columns = list(category.columns)
-        unknown = (category_index < 0) & ~self.is_missing[:, columns].any(1)
+        is_missing = self.is_missing[:, columns].any(1)
+        unknown = (category_index < 0) & ~is_missing
         if bool(unknown.any()):
             first = int(unknown.nonzero()[0])
             cells = self.clean[first, columns].tolist()
-            raise ArgumentError(
-                "inputs",
-                f"rows with a known category of {category.name!r}",
-                f"row {first}: {cells}",
-            )
-        inside = self._are_inside(category.codes.to(self.inputs.device), columns)
-        check(
-            bool(inside.all()),
-            "bounds",
-            f"all categories of {category.name!r} within the bounds",
-            "one outside",
-        )
+            expected = f"rows with a known category of {category.name!r}"
+            raise ArgumentError("inputs", expected, f"row {first}: {cells}")
+        codes = category.codes.to(self.inputs.device)
+        inside = self._are_inside(codes, columns)
+        expected = f"all categories of {category.name!r} within the bounds"
+        check(bool(inside.all()), "bounds", expected, "one outside")
 
     def _are_inside(self, codes: Tensor, columns: Sequence[int]) -> Tensor:
         """Whether codes `(K, C)` of columns lie within the bounds of some row, bool `(K, C)`."""
@@ -173,12 +187,14 @@ class RowChanges:
         upper = self.upper[..., columns]
         # limits of each row: a category has to be possible for one of them
         if lower.ndim > 1:
-            lower, upper = lower.amin(0), upper.amax(0)
+            lower = lower.amin(0)
+            upper = upper.amax(0)
         return (codes >= lower - slack) & (codes <= upper + slack)
 
     def has_missing_cell(self, rule: Rule) -> Tensor:
         """Whether a cell of the rule is missing in the clean rows, bool `(M,)`."""
-        return self.is_missing[:, _list_columns(rule)].any(1)
+        columns = _list_columns(rule)
+        return self.is_missing[:, columns].any(1)
 
     # How far can numbers go?
 
@@ -192,18 +208,21 @@ class RowChanges:
         scale = torch.where(ends.percent, clean.abs() / 100, 1.0)
         low = torch.where(ends.free, ends.lowest_value - clean, ends.lowest_change * scale)
         high = torch.where(ends.free, ends.highest_value - clean, ends.highest_change * scale)
-        lower_in_units, upper_in_units = (
-            bound * self.std + self.mean for bound in (self.lower, self.upper)
-        )
+        lower_in_units = self.lower * self.std + self.mean
+        upper_in_units = self.upper * self.std + self.mean
+        room_below = lower_in_units[..., self.columns] - clean
+        room_above = upper_in_units[..., self.columns] - clean
         # the clean value itself is always possible, so that a range contains 0
-        low = torch.maximum(low, lower_in_units[..., self.columns] - clean).clamp(max=0)
-        high = torch.minimum(high, upper_in_units[..., self.columns] - clean).clamp(min=0)
+        low = torch.maximum(low, room_below).clamp(max=0)
+        high = torch.minimum(high, room_above).clamp(min=0)
         has_step = self.step > 0
-        step = torch.where(self.step > 0, self.step, 1.0)
-        low = torch.where(has_step, (low / step - _SLACK).ceil() * step, low)
-        high = torch.where(has_step, (high / step + _SLACK).floor() * step, high)
-        is_missing = self.is_missing[:, self.columns]
+        step = torch.where(has_step, self.step, 1.0)
+        first_multiple = (low / step - _SLACK).ceil() * step
+        last_multiple = (high / step + _SLACK).floor() * step
+        low = torch.where(has_step, first_multiple, low)
+        high = torch.where(has_step, last_multiple, high)
         # a missing cell stays missing
+        is_missing = self.is_missing[:, self.columns]
         return low.masked_fill(is_missing, 0.0), high.masked_fill(is_missing, 0.0)
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
@@ -212,14 +231,14 @@ class RowChanges:
         # half a step wider, so that the first and the last multiple are as probable as the others
         low = low - self.step / 2
         high = high + self.step / 2
-        size = self.clean[:, self.columns].abs() / 100
-        percent = self.relative & (size > 0)
-        size = torch.where(percent, size, 1.0)
+        one_percent = self.clean[:, self.columns].abs() / 100
+        is_in_percent = self.relative & (one_percent > 0)
+        unit = torch.where(is_in_percent, one_percent, 1.0)
         ends = self.plan.ends.to(low.device)
         # a value of 0 does not change, whatever the percentage: so the parameter has all that the user said
-        is_zero = self.relative & ~percent
-        lower = torch.where(is_zero, ends.lowest_change, low / size)
-        upper = torch.where(is_zero, ends.highest_change, high / size)
+        is_zero = self.relative & ~is_in_percent
+        lower = torch.where(is_zero, ends.lowest_change, low / unit)
+        upper = torch.where(is_zero, ends.highest_change, high / unit)
         return lower, upper
 
     # What do parameters ask for?
@@ -240,13 +259,14 @@ class RowChanges:
             change, possible = self._move_by_copula(values)
         else:
             change = self._change_numbers(values)
-        chosen = [
+        chosen = []
+        of_categories = parameters[:, m : m + len(self.plan.categories)].unbind(1)
+        for category, clean, parameter in zip(
+            self.plan.categories, self.clean_categories, of_categories, strict=True
+        ):
             # -1 stands for no known category: `apply` keeps the cells of such a row
-            category.choose(clean.clamp(min=0), parameters[:, m + position])
-            for position, (category, clean) in enumerate(
-                zip(self.plan.categories, self.clean_categories, strict=True)
-            )
-        ]
+            index = clean.clamp(min=0)
+            chosen.append(category.choose(index, parameter))
         return change, chosen, possible
 
     def _move_by_copula(self, shift: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,17 +274,19 @@ class RowChanges:
         # the different rows, and which of them each row is: copies of one row stand together as a rule
         rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
         copula = self.copula
-        origin = copula.locate(self.in_units(rows)[:, list(self.plan.continuous)])
+        continuous = list(self.plan.continuous)
+        values = self.in_units(rows)[:, continuous]
+        origin = copula.locate(values)
         change, possible = copula.move(origin.select(copy), shift)
         return self.round_to_steps(change), possible
 
     def _change_numbers(self, values: Tensor) -> Tensor:
         """The changes `(M, m)` that values of the parameters are, in steps and within the ranges."""
-        change = torch.where(
-            self.relative, self.clean[:, self.columns].abs() * values / 100, values
-        )
+        size = self.clean[:, self.columns].abs()
+        change = torch.where(self.relative, size * values / 100, values)
         low, high = self.find_ranges()
-        return torch.minimum(torch.maximum(self.round_to_steps(change), low), high)
+        rounded = self.round_to_steps(change)
+        return torch.minimum(torch.maximum(rounded, low), high)
 
     # What comes of it?
 
@@ -273,37 +295,38 @@ class RowChanges:
         before = self.inputs.double()
         rows = before.clone()
         if self.columns:
-            moved = before[:, self.columns] + change / self.std[self.columns]
+            numbers = before[:, self.columns]
+            moved = numbers + change / self.std[self.columns]
             lower = self.lower[..., self.columns]
             upper = self.upper[..., self.columns]
             moved = torch.minimum(torch.maximum(moved, lower), upper)
-            rows[:, self.columns] = torch.where(
-                self.is_missing[:, self.columns], before[:, self.columns], moved
-            )
+            is_missing = self.is_missing[:, self.columns]
+            rows[:, self.columns] = torch.where(is_missing, numbers, moved)
         for category, clean, category_index in zip(
             self.plan.categories, self.clean_categories, chosen, strict=True
         ):
             columns = list(category.columns)
             # the inputs' own bits stay where nothing changes; a code may be rounded
-            stays = ((clean == category_index) | (clean < 0))[:, None]
-            rows[:, columns] = torch.where(
-                stays, before[:, columns], category.codes.to(rows.device)[category_index]
-            )
+            stays = (clean == category_index) | (clean < 0)
+            codes = category.codes.to(rows.device)[category_index]
+            rows[:, columns] = torch.where(stays[:, None], before[:, columns], codes)
         for rule in self.plan.definitions:
             # a computed column moves by what its terms moved, so that an unchanged row keeps its bits
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()  # autograd needs what the rule was computed from
             moved = torch.where(self.has_missing_cell(rule), 0.0, moved)
-            rows[:, rule.defines] = before[:, rule.defines] + moved / self.std[rule.defines]
+            computed = rule.defines
+            rows[:, computed] = before[:, computed] + moved / self.std[computed]
         return rows.to(self.inputs.dtype)
 
     def make_missing(self, rows: Tensor, parameters: Tensor) -> Tensor:
         """The rows with the cells missing whose uniform number is near 1, of those that can become missing."""
-        if not self.plan.can_become_missing:
+        columns = self.plan.can_become_missing
+        if not columns:
             return rows
         rows = rows.clone()
-        uniform = parameters[:, parameters.shape[1] - len(self.plan.can_become_missing) :]
-        for position, column in enumerate(self.plan.can_become_missing):
+        uniform = parameters[:, parameters.shape[1] - len(columns) :]
+        for position, column in enumerate(columns):
             becomes_missing = uniform[:, position] > 1 - self.options.may_become_missing
             missing_code = self.missing_codes[column].to(rows)
             rows[:, column] = torch.where(becomes_missing, missing_code, rows[:, column])
@@ -318,15 +341,18 @@ class RowChanges:
         if self.options.prior != "independent" and self.columns:
             low, high = self.find_ranges()
             slack = 1e-9 * (high - low)
-            kept &= ((change >= low - slack) & (change <= high + slack)).all(1)
+            is_within = (change >= low - slack) & (change <= high + slack)
+            kept &= is_within.all(1)
         units = self.in_units(rows)
         for rule in self.plan.rules:
-            kept &= (rule.evaluate(units) <= self.allow(rule)) | self.has_missing_cell(rule)
+            keeps_rule = rule.evaluate(units) <= self.allow(rule)
+            kept &= keeps_rule | self.has_missing_cell(rule)
         for rule in self.plan.definitions:
             value = rows[:, rule.defines].double()
             lower = self.lower[..., rule.defines]
             upper = self.upper[..., rule.defines]
-            kept &= ((value >= lower) & (value <= upper)) | self.has_missing_cell(rule)
+            is_within = (value >= lower) & (value <= upper)
+            kept &= is_within | self.has_missing_cell(rule)
         return kept
 
     def allow(self, rule: Rule) -> Tensor:

@@ -97,8 +97,12 @@ def tell_shares(share: float, limit: float) -> tuple[str, str]:
         and digits < _MOST_DIGITS
     ):
         digits += 1
-    share_text = f"{100 * share:.{digits}f}%" if digits else format_share(share)
-    return share_text, f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".") + "%"
+    if digits:
+        share_text = f"{100 * share:.{digits}f}%"
+    else:
+        share_text = format_share(share)
+    limit_text = f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".")
+    return share_text, limit_text + "%"
 
 
 def is_named_side(card: Card) -> bool:
@@ -121,7 +125,9 @@ def format_chance(card: Card) -> str:
     ('50%', 'at most 50%')
     """
     share = format_share(card.chance)
-    return f"at most {share}" if card.speaking == "for" else share
+    if card.speaking == "for":
+        return f"at most {share}"
+    return share
 
 
 def name_answer(card: Card) -> str:
@@ -155,7 +161,9 @@ def name_score(card: Card) -> str:
     'the predicted value (output 1)'
     """
     number = _read_number(card)
-    return f"the score of {name_answer(card)}" if number is None else f"the {number}"
+    if number is None:
+        return f"the score of {name_answer(card)}"
+    return f"the {number}"
 
 
 def _read_number(card: Card) -> str | None:
@@ -163,7 +171,9 @@ def _read_number(card: Card) -> str | None:
     if card.rule or card.score_name:
         return None
     number = _NUMBER.fullmatch(card.answer)
-    return None if number is None else number["what"] + (number["output"] or "")
+    if number is None:
+        return None
+    return number["what"] + (number["output"] or "")
 
 
 def name_case(card: Card) -> str:
@@ -193,7 +203,10 @@ def has_passages(card: Card) -> bool:
 
 def name_part(card: Card) -> str:
     """What one feature is called: a pixel, a step, a word, a passage or a feature."""
-    dimensions = 1 if card.input is None else np.ndim(card.input)
+    if card.input is not None:
+        dimensions = np.ndim(card.input)
+    else:
+        dimensions = 1
     if dimensions == 1 and is_text(card):
         return "passage" if has_passages(card) else "word"
     if dimensions == 1:
@@ -207,10 +220,16 @@ def name_reason(card: Card, reason: Reason) -> str:
     A word that occurs more often has its place, too, and a pixel or a step its position. The beginning of a passage
     stands in quotes: it is a sentence within the sentence.
     """
-    shape = () if card.input is None else np.shape(card.input)
+    if card.input is not None:
+        shape = np.shape(card.input)
+    else:
+        shape = ()
     if len(shape) > 1:
         return name_position(shape, reason.feature)
-    name = f'"{_shorten(reason.name)}"' if has_passages(card) else reason.name
+    if has_passages(card):
+        name = f'"{_shorten(reason.name)}"'
+    else:
+        name = reason.name
     return name + _say_place(card, reason)
 
 
@@ -230,7 +249,9 @@ def _shorten(passage: str) -> str:
     """
     if len(passage) <= _MOST_LETTERS:
         return passage
-    return f"{passage[:_MOST_LETTERS].rpartition(' ')[0] or passage[:_MOST_LETTERS]} ..."
+    beginning = passage[:_MOST_LETTERS]
+    whole_words = beginning.rpartition(" ")[0]
+    return f"{whole_words or beginning} ..."
 
 
 def name_position(shape: tuple[int, ...], feature: int) -> str:
@@ -260,14 +281,17 @@ def title_reason(card: Card, reason: Reason) -> str:
     if has_passages(card):
         return _shorten(reason.name) + _say_place(card, reason)
     name = name_reason(card, reason)
-    return reason.words if reason.words.startswith(name) else name
+    if reason.words.startswith(name):
+        return reason.words
+    return name
 
 
 def has_no_signs(card: Card) -> bool:
     """Whether no feature speaks against the answer, as in maps of sizes alone: absolute gradients, say."""
     if card.origin is None or np.size(card.origin) < 2:
         return False
-    return bool((np.nan_to_num(np.asarray(card.origin, dtype=float)) >= 0).all())
+    origin = np.asarray(card.origin, dtype=float)
+    return bool((np.nan_to_num(origin) >= 0).all())
 
 
 def lies_outside(reason: Reason) -> bool:
@@ -321,5 +345,8 @@ def measure_area(card: Card) -> Area:
     sizes = np.abs(np.nan_to_num(card.origin))
     total = float(sizes.sum()) or 1.0
     relevance = float(sizes[holds].sum()) / total
-    least = float(shares[holds].min()) if holds.any() else math.nan
+    if holds.any():
+        least = float(shares[holds].min())
+    else:
+        least = math.nan
     return Area(holds, is_reason & ~holds, relevance, least)

@@ -58,18 +58,25 @@ def render_card(
     environment.filters["breakable"] = allow_breaks
     words = describe_card(card)
     rows = make_rows(card, words)
-    chance = card.chance if card.decided and card.chance < 1 else 0.0
-    pictures = _draw_input(card, is_text(card) if text is None else text)
-    columns = _list_columns(
-        card, _LETTERS_OF_CASE // 2 if rows.count >= _CROWDED else _LETTERS_OF_CASE
-    )
+    if card.decided and card.chance < 1:
+        chance = card.chance
+    else:
+        chance = 0.0
+    if text is None:
+        text = is_text(card)
+    pictures = _draw_input(card, text)
+    letters = _LETTERS_OF_CASE
+    if rows.count >= _CROWDED:
+        letters //= 2
+    columns = _list_columns(card, letters)
+    # the beginning of a passage takes two lines
+    lines_of_reason = 2 if has_passages(card) else 1
     context: dict[str, Any] = {
         "words": words,
         "rows": rows,
         "about": _describe_about(card),
         "density": _choose_density(
-            # the beginning of a passage takes two lines
-            rows.count * (2 if has_passages(card) else 1),
+            rows.count * lines_of_reason,
             sum(count_words(word.text) for word in pictures["text"]),
         ),
         "tested": bool(card.varied) and card.draws > 0,

@@ -36,7 +36,8 @@ _MOST_LANES = 4
 _MOST_POINTS = 300
 _MOST_WORDS = 160
 #: nothing, and the most, of what an explainer without signs says
-_UNSIGNED = np.array([[0.97, 0.97, 0.97], [0x54 / 255, 0x27 / 255, 0x8F / 255]])
+_WHITE_AND_PURPLE = [[0.97, 0.97, 0.97], [0x54 / 255, 0x27 / 255, 0x8F / 255]]
+_UNSIGNED = np.array(_WHITE_AND_PURPLE)
 #: how bright red, green and blue are, and below which brightness letters are white
 _BRIGHTNESS = np.array([0.299, 0.587, 0.114])
 _DARK = 0.55
@@ -127,7 +128,8 @@ def _read_finite(values: Array | None) -> Array:
 
 def _shrink_mask(mask: Array, size: tuple[int, ...]) -> Array:
     """Which positions of the picture have most of their pixels in a mask `(H * W,)`, bool."""
-    shares = shrink(mask.reshape(1, *size).astype(float))[0]
+    picture = mask.reshape(1, *size).astype(float)
+    shares = shrink(picture)[0]
     return np.asarray(shares >= 0.5)
 
 
@@ -136,14 +138,16 @@ def _colour(shades: Array) -> Array:
     if len(shades) == 3:
         return np.asarray(np.moveaxis(shades, 0, -1))
     grey = shades.mean(axis=0)
-    return np.asarray(grey[..., None].repeat(3, axis=-1))
+    rgb = grey[..., None].repeat(3, axis=-1)
+    return np.asarray(rgb)
 
 
 def _make_pale(shades: Array) -> Array:
     """An image `(C, H, W)` in pale grey, `(H, W, 3)`, of few shades, which make the file small."""
     grey = np.rint(_SHADES * shades.mean(axis=0)) / _SHADES
     pale = _DARKEST + (_PALEST - _DARKEST) * grey
-    return np.asarray(pale[..., None].repeat(3, axis=-1))
+    rgb = pale[..., None].repeat(3, axis=-1)
+    return np.asarray(rgb)
 
 
 def _enlarge(picture: Array, down: int, across: int) -> Array:
@@ -184,7 +188,8 @@ def paint_area(
     least, most = colours
     strength = np.clip(np.abs(values) / limit, 0.0, 1.0)
     sizes = least + (most - least) * strength
-    coloured = np.where(holds[..., None], colour(np.sign(values) * sizes), ground)
+    colours_of_all = colour(np.sign(values) * sizes)
+    coloured = np.where(holds[..., None], colours_of_all, ground)
     enlarged = _enlarge(coloured, *factors)
     hatched = _enlarge(doubtful, *factors)
     rows, columns = np.indices(hatched.shape)
@@ -215,8 +220,11 @@ def draw_series(card: Card) -> list[Lane]:
         painted = paint_area(
             values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS, colour
         )
-        name = name_entry((), channel, "channel") if channels > 1 else ""
-        lanes.append(Lane(name, _list_points(series[channel]), encode_image(painted)))
+        name = ""
+        if channels > 1:
+            name = name_entry((), channel, "channel")
+        points = _list_points(series[channel])
+        lanes.append(Lane(name, points, encode_image(painted)))
     return lanes
 
 
@@ -226,7 +234,8 @@ def _list_points(line: Array) -> str:
     steps = np.arange(len(line))[::stride]
     across = 100 * (steps + 0.5) / len(line)
     down = 94 - 88 * scale_input(line)[::stride]
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True))
+    points = [f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True)]
+    return " ".join(points)
 
 
 def draw_words(card: Card) -> list[CardWord]:

@@ -44,13 +44,15 @@ def format_card(card: Card) -> str:
     for sentence in (*words.alone, *words.notes):
         parts += _wrap(sentence, "- ")
     if card.digests:
-        parts += _wrap("; ".join(f"{name} {digest}" for name, digest in card.digests.items()))
+        digests = [f"{name} {digest}" for name, digest in card.digests.items()]
+        parts += _wrap("; ".join(digests))
     return "\n".join(parts).rstrip()
 
 
 def _wrap(sentence: str, mark: str = "") -> list[str]:
     """The lines of a sentence."""
-    return textwrap.wrap(sentence, _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark))
+    indent = " " * len(mark)
+    return textwrap.wrap(sentence, _WIDTH, initial_indent=mark, subsequent_indent=indent)
 
 
 def _tabulate(card: Card, words: CardWords) -> list[str]:
@@ -59,7 +61,10 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
     heads = ("value", "mean", "90% of variations", "named") if is_tested else ("value",)
     lines = [_format_line("reason", heads)]
     for reason in card.reasons:
-        cells = _list_cells(reason) if is_tested else [format_signed(reason.value)]
+        if is_tested:
+            cells = _list_cells(reason)
+        else:
+            cells = [format_signed(reason.value)]
         sign = _SIGNS[reason.state] if is_tested else " "
         title = title_reason(card, reason)
         lines.append(_format_line(f"{sign} {title}", cells))
@@ -69,6 +74,7 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
             lines += textwrap.wrap(why, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     if is_tested:
         lines.append("+ can be stated; - cannot be stated; ? not decided yet")
+        lines += _wrap(words.unseen)
     return lines
 
 
@@ -98,7 +104,10 @@ def _format_line(title: str, cells: Sequence[str]) -> str:
     """A line of the table."""
     widths = _NUMBERS[: len(cells)]
     room = _WIDTH - sum(widths)
-    shown = title if len(title) < room else title[: room - 4] + "..."
+    if len(title) < room:
+        shown = title
+    else:
+        shown = title[: room - 4] + "..."
     # a cell that is wider than its column still stands apart from the one before it
     columns = [f" {cell}".rjust(width) for cell, width in zip(cells, widths, strict=True)]
     return (shown.ljust(room) + "".join(columns)).rstrip()

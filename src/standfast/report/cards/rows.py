@@ -111,6 +111,7 @@ class Scale:
         high = max(finite)
         wider = _WIDER * (high - low)
         ends = list(filter(math.isfinite, outer))
+        # room for the ends, but not without limit
         self.low = max(min([low, *ends]), low - wider)
         self.high = min(max([high, *ends]), high + wider)
         if self.high == self.low:
@@ -131,7 +132,9 @@ class Scale:
         """Where an interval is; None where it is not known."""
         if math.isnan(low) or math.isnan(high):
             return None
-        return Span(self.place(low), self.place(high), low >= self.low, high <= self.high)
+        is_whole_left = low >= self.low
+        is_whole_right = high <= self.high
+        return Span(self.place(low), self.place(high), is_whole_left, is_whole_right)
 
 
 def make_rows(card: Card, words: CardWords) -> Rows:
@@ -154,7 +157,8 @@ def make_rows(card: Card, words: CardWords) -> Rows:
         for state in order
         if state in by_state
     )
-    return Rows(groups, scale.place(0.0), len(shown), len(card.others) - len(others))
+    left_out = len(card.others) - len(others)
+    return Rows(groups, scale.place(0.0), len(shown), left_out)
 
 
 def _make_group(
@@ -192,8 +196,10 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
     named_interval = None
     if reason.probability_low != reason.probability_high:
         named_interval = share.span(reason.probability_low, reason.probability_high)
+    if len(title) > _MOST_LETTERS:
+        title = title[: _MOST_LETTERS - 1] + "…"
     return Row(
-        title=title if len(title) <= _MOST_LETTERS else title[: _MOST_LETTERS - 1] + "…",
+        title=title,
         why=why,
         state=reason.state,
         kind=_find_kind(card, reason),

@@ -74,6 +74,7 @@ class CardWords:
         varied: what was varied, and how often.
         alone: what each source does alone.
         notes: what else has to be known.
+        unseen: what the intervals of means may not know of, as there are few variations; empty where there are many.
     """
 
     decision: str
@@ -87,6 +88,7 @@ class CardWords:
     varied: str
     alone: tuple[str, ...]
     notes: tuple[str, ...]
+    unseen: str = ""
 
     def find(self, feature: int) -> ReasonWords | None:
         """The words of a reason by its number; None of another feature."""
@@ -154,7 +156,14 @@ class _Writer:
             varied=self._describe_varied(),
             alone=self._describe_sources(),
             notes=tuple(self._list_notes()),
+            unseen=self._describe_unseen(),
         )
+
+    def _describe_unseen(self) -> str:
+        """What the intervals of means may not know of."""
+        if not self.is_tested or not self.card.reasons or not self.card.may_miss_rare:
+            return ""
+        return say_of_card("unseen", format_share(self.card.unseen), self.models > 0)
 
     def _warn(self) -> str:
         """Where the decision itself falls."""
@@ -231,7 +240,8 @@ class _Writer:
 
     def _say_instead(self, falling: Sequence[Reason]) -> str:
         """What is named in the place of reasons that fall, and what makes them fall most."""
-        lacking = sum(1 - reason.probability for reason in falling) / len(falling)
+        lacking_of_all = sum(1 - reason.probability for reason in falling)
+        lacking = lacking_of_all / len(falling)
         words = ""
         for other in self.card.others[:1]:
             if other.probability >= _INSTEAD * lacking:
@@ -269,8 +279,12 @@ class _Writer:
         if not self.is_tested:
             return ReasonWords(reason.feature, name, speaks, "", raising=raising)
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
-        why = "" if reason.state == "holds" else self._blame(number)
-        needs = self._foresee(reason) if reason.state == "undecided" else ""
+        why = ""
+        if reason.state != "holds":
+            why = self._blame(number)
+        needs = ""
+        if reason.state == "undecided":
+            needs = self._foresee(reason)
         return ReasonWords(reason.feature, name, speaks, named, why, needs, raising)
 
     def _say_sign(self, reason: Reason) -> str:
@@ -330,7 +344,8 @@ class _Writer:
         if len(self.card.varied) < 2:
             return ()
         measured = [alone for alone in self.card.alone if math.isfinite(alone.variance)]
-        return tuple(self._describe_alone(alone, len(measured) > 1) for alone in self.card.alone)
+        is_one_of_several = len(measured) > 1
+        return tuple(self._describe_alone(alone, is_one_of_several) for alone in self.card.alone)
 
     def _describe_alone(self, alone: Alone, is_compared: bool) -> str:
         """What a source does alone, with its share of the variance where there are others to compare it with."""
@@ -450,7 +465,10 @@ class _Writer:
     def _count_with_others(self, count: int) -> int:
         """How many draws or models have to be made for so many that keep the decision, if as large a share does."""
         card = self.card
-        kept, drawn = (self.models, card.models) if self.models else (card.kept, card.drawn)
+        if self.models:
+            kept, drawn = self.models, card.models
+        else:
+            kept, drawn = card.kept, card.drawn
         if kept == drawn or not kept:
             return count
         whole_number = math.ceil(count * drawn / kept)
@@ -462,7 +480,8 @@ class _Writer:
         notes: list[str] = []
         if not self.models:
             return []
-        least = count_least_models(card.demand, reasons=max(1, len(card.reasons)), look=None)
+        decided_at_once = max(1, len(card.reasons))
+        least = count_least_models(card.demand, reasons=decided_at_once, look=None)
         if card.reasons and self.models < least:
             notes.append(
                 say_of_card("too_few_models", self.models, least, format_share(card.demand))

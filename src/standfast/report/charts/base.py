@@ -158,7 +158,10 @@ class Chart:
         with altair.data_transformers.enable("default"):
             drawn = self.drawing.to_dict(validate=False)
         # nothing of a theme
-        parts = {key: drawn[key] for key in drawn if key in ("data", "height", "layer", "params")}
+        parts = {}
+        for key in drawn:
+            if key in ("data", "height", "layer", "params"):
+                parts[key] = drawn[key]
         return {**parts, "datasets": dict(self.data)}
 
 
@@ -242,8 +245,13 @@ def choose_style(explainers: Sequence[str], name: str) -> Style:
         return Style(INK, "circle", (1, 0))
     number = list(explainers).index(name)
     is_control = isinstance(explainers, Explainers) and name in explainers.controls
-    colour = REFERENCE if is_control else COLOURS[number % len(COLOURS)]
-    return Style(colour, SHAPES[number % len(SHAPES)], DASHES[number % len(DASHES)])
+    if is_control:
+        colour = REFERENCE
+    else:
+        colour = COLOURS[number % len(COLOURS)]
+    shape = SHAPES[number % len(SHAPES)]
+    dash = DASHES[number % len(DASHES)]
+    return Style(colour, shape, dash)
 
 
 def round_number(value: float) -> float | None:
@@ -259,7 +267,10 @@ def round_number(value: float) -> float | None:
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     """The range of the finite values with a margin, where intervals without an end stop."""
-    finite = [float(value) for value in values if value is not None and math.isfinite(value)]
+    finite = []
+    for value in values:
+        if value is not None and math.isfinite(value):
+            finite.append(float(value))
     low = min(finite, default=0.0)
     high = max(finite, default=0.0)
     first = finite[0] if finite else 0.0
@@ -283,8 +294,10 @@ def wrap_name(name: str) -> str:
     ]
     if not cuts:
         return name
-    cut = min(cuts, key=lambda index: abs(index - len(name) / 2))
-    return f"{name[:cut]}\n{name[cut:].lstrip(' ')}"
+    middle = len(name) / 2
+    cut = min(cuts, key=lambda index: abs(index - middle))
+    rest = name[cut:].lstrip(" ")
+    return f"{name[:cut]}\n{rest}"
 
 
 def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
@@ -300,9 +313,13 @@ def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
     """
     if axis.direction is None:
         return axis.title
-    higher = axis.direction == "higher"
-    arrow = f"{axis.good} →" if higher else f"← {axis.good}"
-    line = f"{axis.title}, {arrow}" if higher else f"{arrow}, {axis.title}"
+    # the arrow points to where good values lie
+    if axis.direction == "higher":
+        arrow = f"{axis.good} →"
+        line = f"{axis.title}, {arrow}"
+    else:
+        arrow = f"← {axis.good}"
+        line = f"{arrow}, {axis.title}"
     if channel == "y" and len(line) <= _LINE:
         return line
     return [axis.title, arrow]

@@ -97,7 +97,8 @@ def encode_rows(labels: Sequence[str]) -> altair.Y:
     """The field `row` of names on an axis, each in one or two lines, with space for fonts wider than expected."""
     import altair
 
-    longest = max(len(line) for label in labels for line in label.split("\n"))
+    lines = [line for label in labels for line in label.split("\n")]
+    longest = max(map(len, lines))
     axis = altair.Axis(
         grid=False,
         domain=False,

@@ -64,7 +64,8 @@ def is_logarithmic(values: Sequence[float]) -> bool:
     >>> is_logarithmic([1, 4, 16]), is_logarithmic([1, 10]), is_logarithmic([0, 4, 16])
     (True, False, False)
     """
-    return min(values) > 0 and max(values) / min(values) > SPAN
+    least, most = min(values), max(values)
+    return least > 0 and most / least > SPAN
 
 
 @without_checks
@@ -104,7 +105,10 @@ def draw_lines(
         "rules_y": [{"value": value} for value in y.rules],
     }
     alt = f"{words.title}. {_describe(rows)}."
-    shared = {name: style for name, style in styles.items() if name in explainers}
+    shared = {}
+    for name, style in styles.items():
+        if name in explainers:
+            shared[name] = style
     return put_together(layers, data, 240, words, alt, shared)
 
 
@@ -116,14 +120,16 @@ def _encode_lines(x: Axis, styles: Mapping[str, Style]) -> Any:
     opacity = altair.OpacityValue(0.12, condition={"test": is_picked, "value": 1})
     colours = [style.colour for style in styles.values()]
     colour = _code(altair.Color, styles, colours)
-    return named("lines").encode(x=encode_values("x", x, "x"), color=colour, opacity=opacity)
+    across = encode_values("x", x, "x")
+    return named("lines").encode(x=across, color=colour, opacity=opacity)
 
 
 def _draw_bands(base: Any, y: Axis) -> Any:
     import altair
 
     band = base.mark_area(clip=True, fillOpacity=0.13)
-    return band.encode(y=encode_values("y", y, "low"), y2=altair.Y2(field="high"))
+    low = encode_values("y", y, "low")
+    return band.encode(y=low, y2=altair.Y2(field="high"))
 
 
 def _draw_strokes(base: Any, y: Axis, styles: Mapping[str, Style]) -> Any:
@@ -142,7 +148,8 @@ def _draw_marks(base: Any, y: Axis, styles: Mapping[str, Style]) -> Any:
     shapes = [style.shape for style in styles.values()]
     marked = base.transform_filter("datum.marked && !datum.bound")
     marked = marked.mark_point(filled=True, clip=True, size=46)
-    return marked.encode(y=encode_values("y", y, "y"), shape=_code(altair.Shape, styles, shapes))
+    up = encode_values("y", y, "y")
+    return marked.encode(y=up, shape=_code(altair.Shape, styles, shapes))
 
 
 def _draw_bounds(base: Any, y: Axis) -> Any:
@@ -171,14 +178,24 @@ def _draw_tooltips(x: Axis, y: Axis) -> Any:
 
 def _list_rows(lines: Sequence[Line], axis: Axis) -> Rows:
     """The points of all lines, of a long line only some."""
-    values = [ends for line in lines for ends in (line.y, line.low, line.high) if ends is not None]
-    room = find_room(value for ends in values for value in ends)
-    return [row for line in lines for row in _list_points(line, axis, room)]
+    values: list[float] = []
+    for line in lines:
+        for ends in (line.y, line.low, line.high):
+            if ends is not None:
+                values += list(ends)
+    room = find_room(values)
+    rows: Rows = []
+    for line in lines:
+        rows += _list_points(line, axis, room)
+    return rows
 
 
 def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
     drawn = _choose_points(line)
-    stride = 1 if len(drawn) <= MARKED else len(drawn) // 5
+    if len(drawn) <= MARKED:
+        stride = 1
+    else:
+        stride = len(drawn) // 5
     rows: Rows = []
     for position, index in enumerate(drawn):
         is_bound = line.bounds is not None and bool(line.bounds[index])
@@ -197,7 +214,8 @@ def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
             else:
                 row["low"] = round_number(max(low, room[0]))
                 row["high"] = round_number(min(high, room[1]))
-                row["reads"] += f" [{axis.write(low)}, {axis.write(high)}]"
+                interval = f"{axis.write(low)}, {axis.write(high)}"
+                row["reads"] += f" [{interval}]"
         if is_bound:
             row["bound"] = True
         if position % stride == 0:
@@ -208,10 +226,12 @@ def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
 
 def _choose_points(line: Line) -> Array:
     """The indices of the finite points of a line, at most `STEPS` and evenly over them."""
-    finite = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
+    is_finite = np.isfinite(line.x) & np.isfinite(line.y)
+    finite = np.flatnonzero(is_finite)
     if len(finite) <= STEPS:
         return finite
-    even = np.linspace(0, len(finite) - 1, STEPS).round().astype(int)
+    even = np.linspace(0, len(finite) - 1, STEPS)
+    even = even.round().astype(int)
     return np.asarray(finite[np.unique(even)])
 
 
@@ -228,6 +248,8 @@ def _describe(rows: Rows) -> str:
     texts: dict[str, list[str]] = {}
     for row in rows:
         if "marked" in row:
-            point = f"{row['reads'].partition(' [')[0]} at {format_number(row['x'], None)}"
+            value = row["reads"].partition(" [")[0]
+            point = f"{value} at {format_number(row['x'], None)}"
             texts.setdefault(row["line"], []).append(point)
-    return "; ".join(f"{name}: {', '.join(points)}" for name, points in texts.items())
+    lines = [f"{name}: {', '.join(points)}" for name, points in texts.items()]
+    return "; ".join(lines)

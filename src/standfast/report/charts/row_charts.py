@@ -117,14 +117,18 @@ def draw_values(
     if axis.rules:
         layers.append(rule_at("x", axis))
     tips = tooltip(explainer="explainer", sample="sample", reads=axis.title)
-    shape = altair.ShapeValue("circle", condition={"test": "datum.bound", "value": _triangle(axis)})
+    is_bound = {"test": "datum.bound", "value": _triangle(axis)}
+    shape = altair.ShapeValue("circle", condition=is_bound)
     points_of = _mark_points("points", 34, altair.ExprRef("datum.shift"))
-    layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=tips, shape=shape))
-    data = {"boxes": boxes, "points": points, "rules_x": [{"value": value} for value in axis.rules]}
+    across = encode_values("x", axis)
+    layers.append(points_of.encode(x=across, y=y, tooltip=tips, shape=shape))
+    rules = [{"value": value} for value in axis.rules]
+    data = {"boxes": boxes, "points": points, "rules_x": rules}
     medians = []
     for strip, label in zip(strips, labels, strict=True):
         median_text = axis.write(float(np.median(strip.values)))
-        medians.append(f"{label}: median {median_text} of {len(strip.values)}".replace("\n", " "))
+        text = f"{label}: median {median_text} of {len(strip.values)}"
+        medians.append(text.replace("\n", " "))
     words = dataclasses.replace(words, caption=_caption(strips, axis, words))
     alt = f"Distribution, {words.title}. {'; '.join(medians)}."
     return put_together(layers, data, 42 * len(strips), words, alt)
@@ -163,7 +167,8 @@ def _choose_points(values: Array) -> Sequence[int]:
     """The indices of the values that are drawn, of many at most `POINTS` and evenly over their ranks."""
     if len(values) <= POINTS:
         return range(len(values))
-    even = np.linspace(0, len(values) - 1, POINTS).round().astype(int)
+    even = np.linspace(0, len(values) - 1, POINTS)
+    even = even.round().astype(int)
     return sorted(np.argsort(values, kind="stable")[even].tolist())
 
 
@@ -220,7 +225,8 @@ def draw_intervals(
         return None
     labels = {}
     for entry in entries:
-        labels[entry.name] = f"{stars.get(entry.name, '')} {wrap_name(entry.name)}".lstrip()
+        star = stars.get(entry.name, "")
+        labels[entry.name] = f"{star} {wrap_name(entry.name)}".lstrip()
     rows = _list_intervals(finite, labels, explainers, axis)
     y = encode_rows(list(labels.values()))
     bars = named("intervals").mark_rule(clip=True, strokeWidth=2.5)
@@ -238,14 +244,16 @@ def draw_intervals(
     ]
     if zeros:
         ticks = named("zeros").mark_tick(clip=True, color=INK, opacity=0.6, thickness=3, size=18)
-        layers.append(ticks.encode(x=encode_values("x", axis), y=y))
+        across = encode_values("x", axis)
+        layers.append(ticks.encode(x=across, y=y))
     tips = tooltip(explainer="explainer", reads=axis.title)
     points = _mark_points("intervals", 80)
     shape = own("shape", "shape")
     layers.append(points.encode(x=encode_values("x", axis), y=y, tooltip=tips, shape=shape))
     rules = [{"value": value} for value in axis.rules]
     data = {"intervals": rows, "rules_x": rules, "zeros": zeros}
-    numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
+    values = [f"{row['explainer']}: {row['reads']}" for row in rows]
+    numbers = "; ".join(values)
     alt = f"Medians and intervals, {words.title}. {numbers}."
     if stars:
         alt += f" Best, or not shown to be worse: {', '.join(stars)}."
@@ -259,7 +267,9 @@ def _list_intervals(
     axis: Axis,
 ) -> Rows:
     """The row of each entry, with open ends at the edge of the chart."""
-    ends = [end for entry in entries for end in (entry.value, entry.low, entry.high, entry.zero)]
+    ends: list[float | None] = []
+    for entry in entries:
+        ends += (entry.value, entry.low, entry.high, entry.zero)
     left, right = find_room([*axis.rules, *ends])
     rows: Rows = []
     for entry in entries:
@@ -267,6 +277,7 @@ def _list_intervals(
         low = entry.value if entry.low is None else entry.low
         high = entry.value if entry.high is None else entry.high
         interval = f"[{axis.write(entry.low)}, {axis.write(entry.high)}]"
+        shape = _triangle(axis) if entry.bound else style.shape
         rows.append(
             {
                 "explainer": entry.name,
@@ -277,7 +288,7 @@ def _list_intervals(
                 "reads": f"{axis.write(entry.value, entry.bound)} {interval}",
                 "bound": entry.bound,
                 "colour": style.colour,
-                "shape": _triangle(axis) if entry.bound else style.shape,
+                "shape": shape,
             }
         )
     return rows

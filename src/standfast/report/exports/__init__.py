@@ -111,7 +111,8 @@ def list_verdicts(results: StoredResults) -> list[dict[str, Any]]:
 
 def to_json(results: StoredResults) -> str:
     """`summary` and `list_verdicts` as one object of JSON; what is not finite is null."""
-    rows = [_replace_infinite(row) for row in summary(results).iter_rows(named=True)]
+    frame = summary(results)
+    rows = [_replace_infinite(row) for row in frame.iter_rows(named=True)]
     content = {"summary": rows, "verdicts": list_verdicts(results)}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -144,7 +145,8 @@ def scalars(results: StoredResults) -> dict[str, float]:
         if several_data:
             parts = [row.data, *parts]
         # a slash would begin a group, and MLflow accepts no other signs
-        name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in parts if part)
+        allowed = [re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in parts if part]
+        name = "/".join(allowed)
         named |= {f"{name}/{key}": value for key, value in _list_numbers(row).items()}
     return named
 

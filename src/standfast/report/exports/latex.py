@@ -44,7 +44,8 @@ def escape(text: str) -> str:
     >>> print(escape("top_k: 50% & more"))
     top\_k: 50\% \& more
     """
-    return "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split()))
+    one_line = " ".join(text.split())
+    return "".join(_SPECIAL.get(letter, letter) for letter in one_line)
 
 
 def to_latex(
@@ -100,7 +101,8 @@ def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:
     """The lines above the groups: labels, and arrows to the better side if any metric has one."""
     head = [["explainer", *map(escape, specs)]]
     if any(spec.direction for spec in specs.values()):
-        head.append(["", *(_ARROWS.get(spec.direction or "", "") for spec in specs.values())])
+        arrows = [_ARROWS.get(spec.direction or "", "") for spec in specs.values()]
+        head.append(["", *arrows])
     return head
 
 
@@ -120,13 +122,19 @@ def _fill_group(
     cells: dict[str, dict[str, str]] = {}
     doubtful = set()
     for row in rows:
-        cells.setdefault(row.explainer, {})[row.label] = _fill_cell(row, intervals)
+        cells_by_label = cells.setdefault(row.explainer, {})
+        cells_by_label[row.label] = _fill_cell(row, intervals)
         if row.sanity in ("failed", "undecided"):
             doubtful.add(row.explainer)
     lines = []
     for explainer, cells_by_label in cells.items():
-        name = escape(explainer) + (_DOUBTFUL if explainer in doubtful else "")
-        lines.append([name, *(cells_by_label.get(label, "--") for label in labels)])
+        name = escape(explainer)
+        if explainer in doubtful:
+            name += _DOUBTFUL
+        line = [name]
+        for label in labels:
+            line.append(cells_by_label.get(label, "--"))
+        lines.append(line)
     return lines
 
 
@@ -142,7 +150,8 @@ def _fill_cell(row: SummaryRow, intervals: bool) -> str:
         text += _TIED
     ends = re.fullmatch(r"\[(.*), (.*)\]", format_interval(estimate, decimals))
     if intervals and ends:
-        text += f" [{_to_latex(ends[1])}, {_to_latex(ends[2])}]"
+        low, high = _to_latex(ends[1]), _to_latex(ends[2])
+        text += f" [{low}, {high}]"
     return text
 
 

@@ -82,7 +82,10 @@ def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
     levels = [pair.chance for pair in agreement.pairs if pair.measure == measure]
     # a single sample has no other, and so no chance level
     finite = sorted(level for level in levels if not math.isnan(level))
-    chance = format_number(finite[len(finite) // 2]) if finite else "–"
+    if finite:
+        chance = format_number(finite[len(finite) // 2])
+    else:
+        chance = "–"
     return HeatMap(title.format(top=agreement.top), names, tuple(rows), chance, by_chance)
 
 
@@ -95,8 +98,10 @@ def _write(pair: Pair, by_chance: str) -> tuple[str, float, str]:
         chance = ""
     else:
         chance = f"{by_chance} {format_number(pair.chance)}"
-    words = ", ".join(filter(None, (interval, chance, f"{pair.samples} samples")))
-    return format_number(pair.median), min(max(pair.median, 0.0), 1.0), words
+    parts = (interval, chance, f"{pair.samples} samples")
+    words = ", ".join(filter(None, parts))
+    level = min(max(pair.median, 0.0), 1.0)
+    return format_number(pair.median), level, words
 
 
 def _write_interval(low: float | None, high: float | None) -> str:
@@ -113,8 +118,10 @@ def _tabulate(agreement: MapAgreement) -> Table | None:
         for name in ("within model", "between models"):
             low = row[f"{name}, low"]
             high = row[f"{name}, high"]
-            cells.append(TableCell(format_number(row[name]), _write_interval(low, high)))
-        rows.append((f"{row['explainer']}, {row['model']} ({row['trained']} times)", cells))
+            cell = TableCell(format_number(row[name]), _write_interval(low, high))
+            cells.append(cell)
+        heading = f"{row['explainer']}, {row['model']} ({row['trained']} times)"
+        rows.append((heading, cells))
     if not rows:
         return None
     columns = [

@@ -69,12 +69,17 @@ def _list_counts(row: SummaryRow) -> list[str]:
     counts = row.counts
     notes = []
     if counts.bounds:
-        unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
+        unresolved = ""
+        if counts.unresolved:
+            unresolved = f" ({counts.unresolved} unresolved)"
         notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")
     if counts.imprecise:
         notes.append(f"error not reached: {counts.imprecise} of {counts.counted}")
     if counts.without_number:
         notes.append(f"{counts.without_number} {row.spec.empty}")
-    skipped = [(group.status, group.rows) for group in counts.uncounted if group.status != "ok"]
+    skipped = []
+    for group in counts.uncounted:
+        if group.status != "ok":
+            skipped.append((group.status, group.rows))
     notes += [f"skipped: {rows} {status}" for status, rows in sorted(skipped)]
     return notes

@@ -80,12 +80,14 @@ def _take(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
-    groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
+    configurations = [_configure_metric(metric) for metric in results.metrics.values()]
+    groups = find_groups(configurations)
     for group, (data, model) in product(groups, results.pairs):
         keys = {}
         for name in results.explainers:
             keys[name] = {member: (data, model, member.name, name) for member in group.members}
-        heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
+        first = results.metrics[group.members[0].name]
+        heading = f"{first.spec.axis}, by {group.option}"
         figures = _draw(results, group.option, group.members, keys, heading)
         yield Comparison(
             f"{group.kind}: {group.option}",
@@ -115,7 +117,10 @@ def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
 
 def _compare_models(results: StoredResults) -> Iterator[Comparison]:
     for data in results.data:
-        members = [Member(model, model) for name, model in results.pairs if name == data]
+        members = []
+        for name, model in results.pairs:
+            if name == data:
+                members.append(Member(model, model))
         figures: list[Figure] = []
         for label in results.metrics:
             keys = {}
@@ -146,7 +151,8 @@ def _configure_explainers(results: StoredResults) -> list[Configuration]:
     for name in results.explainers:
         stored = (results.manifest.get("explainers") or {}).get(name)
         if isinstance(stored, Mapping) and isinstance(stored.get("name"), str):
-            options = {option: value for option, value in stored.items() if option != "name"}
+            options = dict(stored)
+            options.pop("name", None)
             configurations.append(Configuration(name, stored["name"], flatten_options(options)))
     return configurations
 
@@ -173,15 +179,22 @@ def _draw(
     if not has_places(members):
         return [table]
     chart = _draw_lines(results, option, rows, heading)
-    return [table] if chart is None else [chart, table]
+    if chart is None:
+        return [table]
+    return [chart, table]
 
 
 def _find_rows(results: StoredResults, keys: Keys) -> Rows:
     """The rows of the summary, of the lines that have any."""
-    row_of = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
+    row_of = {}
+    for row in results.summary.rows:
+        row_of[row.data, row.model, row.label, row.explainer] = row
     rows = {}
     for line, keys_of_line in keys.items():
-        of_line = {member: row_of[key] for member, key in keys_of_line.items() if key in row_of}
+        of_line = {}
+        for member, key in keys_of_line.items():
+            if key in row_of:
+                of_line[member] = row_of[key]
         if of_line:
             rows[line] = of_line
     return rows
@@ -204,7 +217,8 @@ def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -
             lines.append(Line(name, x, value, low, high, are_bounds))
     if not lines:
         return None
-    ticks = sorted({float(x) for line in lines for x in line.x})
+    values = {float(x) for line in lines for x in line.x}
+    ticks = sorted(values)
     caption = "Line: median over samples; band: its interval (95%, less with few samples)."
     words = Words(heading, caption, heading, heading)
     spec = next(row.spec for of_line in rows.values() for row in of_line.values())
@@ -218,19 +232,23 @@ def _make_table(
     """A row for each line, a column for each value: the estimate, its interval, and two remarks of the metric."""
     for member in members:
         row = next((of_line[member] for of_line in rows.values() if member in of_line), None)
-        warning = "" if row is None else _find_warning(results, row)
+        warning = ""
+        if row is not None:
+            warning = _find_warning(results, row)
         if warning:
             caption += f"Beware, {member.text}: {warning} "
     caption += (
         "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from"
         " it (paired tests, 5%)."
     )
-    columns = [
-        (member.text, member.name if member.name != member.text else "") for member in members
-    ]
+    columns = []
+    for member in members:
+        full_name = member.name if member.name != member.text else ""
+        columns.append((member.text, full_name))
     cells = []
     for line, of_line in rows.items():
-        cells.append((line, [_make_cell(results, of_line.get(member)) for member in members]))
+        cells_of_line = [_make_cell(results, of_line.get(member)) for member in members]
+        cells.append((line, cells_of_line))
     return Table(heading, columns, cells, caption)
 
 
@@ -248,7 +266,12 @@ def _make_cell(results: StoredResults, row: SummaryRow | None) -> TableCell:
         return TableCell("–")
     cell = describe_row(results, row)
     metric = results.summary.find(row.data, row.model, row.label)
-    star = "" if metric is None else mark_leaders(metric).get(row.explainer, "")
-    word = "" if row.quality is None else say("quality", row.quality)
-    small = "\n".join(filter(None, [word, cell.interval, *cell.notes[:2]]))
+    star = ""
+    if metric is not None:
+        star = mark_leaders(metric).get(row.explainer, "")
+    word = ""
+    if row.quality is not None:
+        word = say("quality", row.quality)
+    lines = [word, cell.interval, *cell.notes[:2]]
+    small = "\n".join(filter(None, lines))
     return TableCell(cell.main, small, quality=row.quality, star=star)

@@ -106,11 +106,14 @@ class _Panel:
 
     def __init__(self, picture: Picture, place: int, found: bool) -> None:
         values = np.asarray(picture.array, dtype=float)
-        marks = None if picture.marks is None else np.asarray(picture.marks)
+        marks = None
+        if picture.marks is not None:
+            marks = np.asarray(picture.marks)
         if values.ndim > 2:
             # features without an order, whatever their shape
             values = values.reshape(-1)
-            marks = None if marks is None else marks.reshape(-1)
+            if marks is not None:
+                marks = marks.reshape(-1)
         self.picture = picture
         self.place = place
         self.title = picture.title
@@ -122,8 +125,10 @@ class _Panel:
         self.unseen = None
         if picture.moved_back and values.ndim == 2:
             self.unseen = np.isnan(values).all(axis=0)
-        self.limit = float(np.abs(self.array).max(initial=0.0)) or 1.0
-        self.constant = self.is_map and bool(np.ptp(self.array) == 0)
+        largest = float(np.abs(self.array).max(initial=0.0))
+        self.limit = largest or 1.0
+        has_one_value = bool(np.ptp(self.array) == 0)
+        self.constant = self.is_map and has_one_value
         self.plain = not self.signed and self.marks is None
         self.parts: list[Any] = []
 
@@ -142,13 +147,16 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
         if kind == "image":
             is_white = picture.signed or picture.change or picture.marks is not None
             content = draw_picture(picture, bounds)
-            drawings.append(Drawing(kind, picture.title, picture.alt, is_white, content))
+            drawing = Drawing(kind, picture.title, picture.alt, is_white, content)
+            drawings.append(drawing)
         else:
-            panels.setdefault(kind, []).append(_Panel(picture, position, row.found))
+            panel = _Panel(picture, position, row.found)
+            panels.setdefault(kind, []).append(panel)
     for kind, panels_of_kind in panels.items():
         draw = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind]
         alt = ". ".join(panel.picture.alt for panel in panels_of_kind)
-        drawings.append(Drawing(kind, "", alt, True, draw(panels_of_kind, row)))
+        drawn = draw(panels_of_kind, row)
+        drawings.append(Drawing(kind, "", alt, True, drawn))
     return drawings
 
 
@@ -171,15 +179,22 @@ def lay_slices(picture: Picture) -> Picture:
     if np.ndim(picture.array) != 4:
         return picture
     depth = picture.array.shape[1]
+    # near the ends there may be nothing to see
     slices = sorted({round(share * (depth - 1)) for share in (0.25, 0.5, 0.75)})
     numbers = ", ".join(str(index + 1) for index in slices)
-    words = f", slice{'s' * (len(slices) > 1)} {numbers} of {depth}"
+    noun = "slices" if len(slices) > 1 else "slice"
+    words = f", {noun} {numbers} of {depth}"
     marks = picture.marks
     if marks is not None and np.ndim(marks) == 3:
-        marks = np.concatenate([marks[index] for index in slices], axis=-1)
-    image = np.concatenate([picture.array[:, index] for index in slices], axis=-1)
+        marks_of_slices = [marks[index] for index in slices]
+        marks = np.concatenate(marks_of_slices, axis=-1)
+    images = [picture.array[:, index] for index in slices]
     return replace(
-        picture, title=picture.title + words, alt=picture.alt + words, array=image, marks=marks
+        picture,
+        title=picture.title + words,
+        alt=picture.alt + words,
+        array=np.concatenate(images, axis=-1),
+        marks=marks,
     )
 
 
@@ -196,7 +211,8 @@ def _draw_table(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     for feature in _choose_features(panels):
         cells = [_fill_cell(panel, feature, first_input, row) for panel in panels]
         rows.append((name_entry(row.features, feature, "feature"), cells))
-    return {"columns": panels, "rows": rows, "left_out": len(panels[0].array) - len(rows)}
+    features = len(panels[0].array)
+    return {"columns": panels, "rows": rows, "left_out": features - len(rows)}
 
 
 def _choose_features(panels: Sequence[_Panel]) -> list[int]:
@@ -207,11 +223,15 @@ def _choose_features(panels: Sequence[_Panel]) -> list[int]:
     marks = [panel.marks for panel in panels if panel.marks is not None]
     if marks:
         # the lower a mark, the more relevant; 0 is none
-        weights = [np.where(mark > 0, 1 / np.maximum(mark, 1), 0) for mark in marks]
+        weights = []
+        for mark in marks:
+            inverse = 1 / np.maximum(mark, 1)
+            weights.append(np.where(mark > 0, inverse, 0))
         features = rank_entries(weights, FEATURES)
         is_marked = np.max(weights, axis=0)[features] > 0
         return list(features[is_marked].tolist())
-    return list(rank_entries([panels[0].array], FEATURES).tolist())
+    first_values = panels[0].array
+    return list(rank_entries([first_values], FEATURES).tolist())
 
 
 def _fill_cell(
@@ -227,20 +247,27 @@ def _fill_cell(
         return "bar", value / panel.limit
     if panel.marks is not None:
         mark = panel.marks[feature]
-        return "mark", panel.picture.colours[mark - 1] if mark > 0 else ""
+        colour = ""
+        if mark > 0:
+            colour = panel.picture.colours[mark - 1]
+        return "mark", colour
     # without descriptions of columns numbers are not read as cells of a data frame, and no change is marked
-    changed = bool(row.columns) and first_input is not None and value != float(first_input[feature])
+    changed = False
+    if row.columns and first_input is not None:
+        changed = value != float(first_input[feature])
     if feature < len(row.columns):
         words = describe_cell(row.columns[feature], value)
     else:
         words = ""
-    return "number changed" if changed else "number", words or format_number(value, None)
+    kind = "number changed" if changed else "number"
+    return kind, words or format_number(value, None)
 
 
 def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     """The channels below each other over time: the line of the input, and its relevance as the colour behind it."""
     pairs = _pair_with_inputs(panels)
-    channels, steps = max((line.shape for _, line in pairs), key=lambda shape: shape[0])
+    _, longest = max(pairs, key=lambda pair: len(pair[1]))
+    channels, steps = longest.shape
     shown = _choose_channels(pairs, channels)
     scales = _find_scales(pairs, channels)
     names = [""] * channels
@@ -252,8 +279,13 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
             panel.parts = [ChannelLane("", "", _colour_marks(panel, 0))]
             continue
         for channel in shown:
-            low, high = (-panel.limit, panel.limit) if panel.change else scales[channel]
-            points = _list_points(line[channel], low, high) if len(line) == channels else ""
+            if panel.change:
+                low, high = -panel.limit, panel.limit
+            else:
+                low, high = scales[channel]
+            points = ""
+            if len(line) == channels:
+                points = _list_points(line[channel], low, high)
             ground = _colour_ground(panel, channel, channels)
             panel.parts.append(ChannelLane(names[channel], points, ground))
     return {
@@ -265,19 +297,24 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
 
 def _find_scales(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[tuple[float, float]]:
     """The ends of each channel's values over all inputs, so that the scale is the same before and after."""
-    inputs = [line for panel, line in pairs if not panel.change and len(line) == channels]
+    inputs = []
+    for panel, line in pairs:
+        if not panel.change and len(line) == channels:
+            inputs.append(line)
     if not inputs:
         return [(0.0, 0.0)] * channels
     values = np.concatenate(inputs, axis=1)
-    lowest = values.min(axis=1)
-    highest = values.max(axis=1)
-    return list(zip(lowest.tolist(), highest.tolist(), strict=True))
+    lowest = values.min(axis=1).tolist()
+    highest = values.max(axis=1).tolist()
+    return list(zip(lowest, highest, strict=True))
 
 
 def _choose_channels(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[int]:
     """The channels that are drawn, in their order: those with the most relevance, or else with the widest lines."""
-    maps = [panel.array for panel, _ in pairs if panel.is_map and len(panel.array) == channels]
-    weights = [np.abs(values).sum(axis=1) for values in maps]
+    weights = []
+    for panel, _ in pairs:
+        if panel.is_map and len(panel.array) == channels:
+            weights.append(np.abs(panel.array).sum(axis=1))
     if not weights:
         _, first_line = pairs[0]
         weights = [np.ptp(first_line, axis=1)]
@@ -325,9 +362,13 @@ def _list_points(values: Array, low: float, high: float) -> str:
     """The points of a line as SVG has them, in a square of 100; more is above."""
     stride = -(-len(values) // POINTS)
     steps = np.arange(len(values))[::stride]
-    across = 100 * steps / max(len(values) - 1, 1)
-    down = 96 - 92 * (values[::stride] - low) / ((high - low) or 1.0)
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True))
+    last = max(len(values) - 1, 1)
+    across = 100 * steps / last
+    height = (high - low) or 1.0
+    # a margin of 4 above and below
+    down = 96 - 92 * (values[::stride] - low) / height
+    points = [f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True)]
+    return " ".join(points)
 
 
 def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
@@ -339,9 +380,11 @@ def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
     values = panel.array.sum(axis=0)
     if len(panel.array) in (1, channels):
         values = panel.array[min(channel, len(panel.array) - 1)]
-    colours = colour_signed(_cut(values).mean(axis=1) / panel.limit)
+    means = _cut(values).mean(axis=1)
+    colours = colour_signed(means / panel.limit)
     if panel.unseen is not None:
-        colours[_cut(panel.unseen).mean(axis=1) > 0.5] = _UNSEEN
+        share_unseen = _cut(panel.unseen).mean(axis=1)
+        colours[share_unseen > 0.5] = _UNSEEN
     return encode_image(colours[None])
 
 
@@ -352,33 +395,44 @@ def _colour_marks(panel: _Panel, channel: int) -> str:
     if marks.ndim > 1:
         marks = np.broadcast_to(marks, panel.array.shape)[channel]
     no_mark = len(panel.picture.colours) + 1
-    lowest = _cut(np.where(marks > 0, marks, no_mark)).min(axis=1).astype(int)
-    palette = [list(bytes.fromhex(colour[1:])) for colour in (*panel.picture.colours, _WHITE)]
-    return encode_image(np.array(palette)[lowest - 1][None] / 255)
+    marks_or_none = np.where(marks > 0, marks, no_mark)
+    lowest = _cut(marks_or_none).min(axis=1).astype(int)
+    palette = []
+    for colour in (*panel.picture.colours, _WHITE):
+        palette.append(list(bytes.fromhex(colour[1:])))
+    colours = np.array(palette)[lowest - 1]
+    return encode_image(colours[None] / 255)
 
 
 def _cut(values: Array) -> Array:
     """Blocks `(blocks, steps)` of the values of a long series, so that there are no more than `POINTS`."""
     block = -(-len(values) // POINTS)
-    return values[: len(values) // block * block].reshape(-1, block)
+    # what is left at the end is too short for a block of its own
+    blocks = len(values) // block
+    return values[: blocks * block].reshape(-1, block)
 
 
 def _draw_words(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     """The words of a text on coloured ground; an input without marks only where there is nothing else."""
     count = len(row.tokens)
-    shown = [panel for panel in panels if not panel.plain and not _says_nothing(panel, count)]
+    shown = []
+    for panel in panels:
+        if not panel.plain and not _says_nothing(panel, count):
+            shown.append(panel)
     shown = sorted(shown or panels[:1], key=_find_order)
     words = [str(token).strip() or "␣" for token in row.tokens]
     joined = _find_joined(row.tokens)
     folded = _choose_folded(shown, count)
     for panel in shown:
-        new_words = {position: word.strip() for position, word in panel.picture.swapped.items()}
+        swapped = panel.picture.swapped
+        new_words = {position: word.strip() for position, word in swapped.items()}
         words_now = [new_words.get(position, word) for position, word in enumerate(words)]
         panel.parts = _colour_words(panel, words_now)
         for position, word in enumerate(words[: len(panel.parts)]):
+            old_word = word if position in new_words else ""
             panel.parts[position] = replace(
                 panel.parts[position],
-                old=word if position in new_words else "",
+                old=old_word,
                 joined=joined[position],
                 folded=position in folded,
             )
@@ -398,20 +452,30 @@ def _says_nothing(panel: _Panel, count: int) -> bool:
 def _find_joined(tokens: Sequence[str]) -> list[bool]:
     """Which words have no blank before them; if none begins with a blank, all are set apart."""
     starts = [str(token)[:1].isspace() for token in tokens]
-    return [position > 0 and any(starts) and not start for position, start in enumerate(starts)]
+    has_spaces = any(starts)
+    joined = []
+    for position, start in enumerate(starts):
+        # without any spaces the tokens are whole words
+        joined.append(position > 0 and has_spaces and not start)
+    return joined
 
 
 def _choose_folded(panels: Sequence[_Panel], count: int) -> set[int]:
     """The positions of the words of a long text that are seen only when it is unfolded, the same in all panels."""
     if count <= LONG:
         return set()
-    in_view = [position for panel in panels for position in list(panel.picture.swapped)[:CHANGED]]
-    maps = [np.atleast_2d(panel.array).sum(axis=0)[:count] for panel in panels if panel.is_map]
+    in_view: list[int] = []
+    maps = []
+    for panel in panels:
+        in_view += list(panel.picture.swapped)[:CHANGED]
+        if panel.is_map:
+            maps.append(np.atleast_2d(panel.array).sum(axis=0)[:count])
     if maps:
         in_view += rank_entries(maps, FEATURES).tolist()
     with_neighbours: set[int] = set()
     for position in in_view:
-        with_neighbours.update(range(position - NEIGHBOURS, position + NEIGHBOURS + 1))
+        first, last = position - NEIGHBOURS, position + NEIGHBOURS
+        with_neighbours.update(range(first, last + 1))
     return set(range(FIRST_WORDS, count)) - with_neighbours
 
 
@@ -423,18 +487,23 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
         return _mark_words(panel, panel.marks, words)
     if panel.plain:
         return [ColouredWord(word, _PLAIN) for word in words]
-    values = np.abs(array).max(axis=0) if panel.change else array.sum(axis=0)
+    if panel.change:
+        values = np.abs(array).max(axis=0)
+    else:
+        values = array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
     values = values[: len(words)]
-    if not panel.change and len(beyond) and np.abs(beyond).max() > 0.02 * limit:
+    has_padding = len(beyond) > 0 and np.abs(beyond).max() > 0.02 * limit
+    if has_padding and not panel.change:
         words.append("(padding)")
         values = np.append(values, beyond.sum())
     shares = values / limit
     rgb = _mix_green(shares) if panel.change else colour_signed(shares)
     # by how bright red, green and blue are to the eye
     is_dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55
-    codes = ["#" + bytes(colour).hex() for colour in np.rint(255 * rgb).astype(np.uint8)]
+    bytes_of_colours = np.rint(255 * rgb).astype(np.uint8)
+    codes = ["#" + bytes(colour).hex() for colour in bytes_of_colours]
     return [
         ColouredWord(word, code, dark)
         for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)
@@ -454,4 +523,5 @@ def _mark_words(panel: _Panel, marks: Array, words: Sequence[str]) -> list[Colou
 
 def _mix_green(shares: Array) -> Array:
     """Colours `(..., 3)` from white at 0 to green at 1."""
-    return np.asarray(1 - shares[:, None] * (1 - np.array(_GREEN) / 255))
+    away_from_white = 1 - np.array(_GREEN) / 255
+    return np.asarray(1 - shares[:, None] * away_from_white)

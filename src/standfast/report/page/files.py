@@ -21,7 +21,8 @@ def render_charts(results: StoredResults) -> Iterator[tuple[str, bytes]]:
     for parts, figure in _draw_figures(with_safe_names(results)):
         if not isinstance(figure, Chart):
             continue
-        stem = name = "-".join(make_file_name(part) for part in (*parts, figure.name) if part)
+        parts_of_name = [make_file_name(part) for part in (*parts, figure.name) if part]
+        stem = name = "-".join(parts_of_name)
         number = 2
         while name in used:
             name, number = f"{stem}-{number}", number + 1

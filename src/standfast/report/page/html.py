@@ -86,7 +86,8 @@ class Page:
         parts = []
         for view in self.results.list_metric_results(metric.name):
             figures = [self.prepare(figure, view) for figure in draw_figures(metric, view)]
-            parts.append(Part(self.results.summary.name_pair(view.data, view.model), figures))
+            where = self.results.summary.name_pair(view.data, view.model)
+            parts.append(Part(where, figures))
         return [part for part in parts if part.figures]
 
     def make_comparisons(
@@ -97,7 +98,8 @@ class Page:
         for number, comparison in enumerate(comparisons, 1):
             figures = [self.prepare(figure) for figure in comparison.figures]
             part = Part(comparison.where, figures)
-            described.append({"id": f"{start}-{number}", "about": comparison, "part": part})
+            comparison_id = f"{start}-{number}"
+            described.append({"id": comparison_id, "about": comparison, "part": part})
         return described
 
     def make_overview(self, data: str, model: str) -> dict[str, Any]:
@@ -208,7 +210,8 @@ def _split_evenly(metrics: Sequence[MetricSummary]) -> list[Sequence[MetricSumma
     count = len(metrics)
     tables = -(-count // COLUMNS)
     starts = [count * table // tables for table in range(tables)]
-    return [metrics[start:stop] for start, stop in zip(starts, [*starts[1:], count], strict=True)]
+    stops = [*starts[1:], count]
+    return [metrics[start:stop] for start, stop in zip(starts, stops, strict=True)]
 
 
 def build_page(results: StoredResults) -> str:

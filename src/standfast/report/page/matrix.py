@@ -41,7 +41,10 @@ def find_standing(summary: Summary, data: str, model: str, explainer: str) -> St
 
 def mark_leaders(metric: MetricSummary) -> dict[str, str]:
     """The star of the explainers that the tests put first: filled for one alone, open for several."""
-    return {name: "★" if star == "alone" else "☆" for name, star in metric.stars.items()}
+    stars = {}
+    for name, star in metric.stars.items():
+        stars[name] = "★" if star == "alone" else "☆"
+    return stars
 
 
 def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | None:
@@ -70,13 +73,16 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
         del columns[2]
         for _, cells_of_row in cells:
             del cells_of_row[2]
-    return Table("What is acceptable?", columns, cells, say("acceptable", rows[0].spec, RARE))
+    caption = say("acceptable", rows[0].spec, RARE)
+    return Table("What is acceptable?", columns, cells, caption)
 
 
 def _write_references(row: SummaryRow) -> list[TableCell]:
     references = row.references
     assert references is not None
-    small = "" if row.quality is None else say("quality", row.quality)
+    small = ""
+    if row.quality is not None:
+        small = say("quality", row.quality)
     value = TableCell(format_value(row), small, quality=row.quality)
     numbers = (
         references.identical,
@@ -84,12 +90,17 @@ def _write_references(row: SummaryRow) -> list[TableCell]:
         references.scrambled,
         references.unrelated,
     )
-    texts = ["–" if number is None else _write_reference(row, number) for number in numbers]
+    texts = []
+    for number in numbers:
+        texts.append("–" if number is None else _write_reference(row, number))
     return [value, *(TableCell(text) for text in texts)]
 
 
 def _write_reference(row: SummaryRow, value: float) -> str:
     """A reference value; that of a probability is a share of pairs."""
     if row.spec.log_probability:
-        value = math.log(value) if value > 0 else -math.inf
+        if value > 0:
+            value = math.log(value)
+        else:
+            value = -math.inf
     return format_number(value, row.spec.decimals)

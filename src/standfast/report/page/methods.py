@@ -31,13 +31,18 @@ COUNTED = {
 
 def list_changes(results: StoredResults) -> list[str]:
     """How the inputs are changed, a few words for each way that a metric has."""
-    data_sets = [about or {} for about in (results.manifest.get("data") or {}).values()]
-    embedded = any(about.get("tokens") and not about.get("texts") for about in data_sets)
+    embedded = False
+    for about in (results.manifest.get("data") or {}).values():
+        if about and about.get("tokens") and not about.get("texts"):
+            embedded = True
     position = "number of the embedding" if embedded else "feature"
     changes = []
     for metric in results.metrics.values():
         reach = describe_reach(metric.options, position)
-        changes.append(f"moved {reach}" if reach else describe_transformation(metric.options))
+        if reach:
+            changes.append(f"moved {reach}")
+        else:
+            changes.append(describe_transformation(metric.options))
     return list(dict.fromkeys(filter(None, changes)))
 
 
@@ -65,24 +70,30 @@ def list_facts(results: StoredResults) -> list[tuple[str, str]]:
         "Random seed": manifest.get("seed"),
         "Computed with": ", ".join(_list_versions(manifest)),
     }
-    return [(word, str(meaning)) for word, meaning in facts.items() if meaning not in (None, "")]
+    pairs = []
+    for word, meaning in facts.items():
+        if meaning not in (None, ""):
+            pairs.append((word, str(meaning)))
+    return pairs
 
 
 def _list_conditions(manifest: Mapping[str, Any]) -> list[str]:
     """What it means for each model that an answer is kept, each once."""
     models = (manifest.get("models") or {}).values()
-    return list(dict.fromkeys(str(model["kept"]) for model in models if model.get("kept")))
+    conditions = [str(model["kept"]) for model in models if model.get("kept")]
+    return list(dict.fromkeys(conditions))
 
 
 def _list_versions(manifest: Mapping[str, Any]) -> list[str]:
     """The packages of the computation, and the device that says the most of where it ran."""
     environment = manifest.get("environment") or {}
-    packages = [key for key in ("standfast", "torch", "python") if environment.get(key)]
+    names = [key for key in ("standfast", "torch", "python") if environment.get(key)]
     devices = [key for key in ("gpu", "cpu", "machine") if environment.get(key)]
-    return [
-        *(f"{key} {environment[key]}" for key in packages),
-        *(str(environment[key]) for key in devices[:1]),
-    ]
+    versions = [f"{key} {environment[key]}" for key in names]
+    # the device that does the most
+    for key in devices[:1]:
+        versions.append(str(environment[key]))
+    return versions
 
 
 #: what the manifest says of a metric that is no option, or that is shown elsewhere
@@ -106,14 +117,17 @@ def list_options(results: StoredResults) -> list[tuple[str, Entries]]:
     # what has no options is left out
     shown = []
     for heading, entries in tables:
-        shown.append((heading, [(name, pairs) for name, pairs in entries if pairs]))
+        with_options = [(name, pairs) for name, pairs in entries if pairs]
+        shown.append((heading, with_options))
     return shown
 
 
 def _list_metrics(results: StoredResults) -> Entries:
     entries = []
     for name, metric in results.metrics.items():
-        stored = {key: value for key, value in metric.stored.items() if key not in _NO_OPTIONS}
+        stored = dict(metric.stored)
+        for key in _NO_OPTIONS:
+            stored.pop(key, None)
         options = {"metric": metric.metric, **stored, **metric.options}
         entries.append((name, flatten(options)))
     return entries
@@ -122,8 +136,11 @@ def _list_metrics(results: StoredResults) -> Entries:
 def _list_entries(results: StoredResults, key: str, names: Sequence[str]) -> Entries:
     """What the manifest says of explainers, models or data sets, of those of which it says anything."""
     stored = results.manifest.get(key) or {}
-    described = [name for name in names if stored.get(name)]
-    return [(name, flatten(_without_names(stored[name]))) for name in described]
+    entries = []
+    for name in names:
+        if stored.get(name):
+            entries.append((name, flatten(_without_names(stored[name]))))
+    return entries
 
 
 def _add_choices(results: StoredResults, explainers: Entries) -> None:
@@ -138,10 +155,9 @@ def _add_choices(results: StoredResults, explainers: Entries) -> None:
 
 
 def _list_environment(manifest: Mapping[str, Any]) -> Entries:
-    environment = [
-        (key, "none" if text == "default" else text)
-        for key, text in flatten(manifest.get("environment") or {})
-    ]
+    environment = []
+    for key, text in flatten(manifest.get("environment") or {}):
+        environment.append((key, "none" if text == "default" else text))
     settings = ("seed", "repeats", "samples_per_job", "device")
     run = flatten({key: manifest[key] for key in settings if key in manifest})
     return [("environment", environment), ("run", run)]
@@ -164,16 +180,22 @@ def flatten(value: Any, prefix: str = "") -> Pairs:
     >>> flatten({"ball": {"radius": 0.1}, "threshold": None, "shape": [1, 8, 8]})
     [('ball.radius', '0.1'), ('threshold', 'default'), ('shape', '1, 8, 8')]
     """
-    if isinstance(value, list) and not any(isinstance(entry, dict) for entry in value):
+    has_parts = isinstance(value, list) and any(isinstance(entry, dict) for entry in value)
+    if isinstance(value, list) and not has_parts:
         return [(prefix, ", ".join(map(str, value)))]
     if isinstance(value, list):
         # the parts of a composition have no names
         value = {str(number): entry for number, entry in enumerate(value, 1)}
     if not isinstance(value, dict):
-        return [(prefix, "default" if value is None else str(value))]
+        text = "default" if value is None else str(value)
+        return [(prefix, text)]
     pairs: Pairs = []
     for key, inner in value.items():
-        pairs += flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+        if prefix:
+            name = f"{prefix}.{key}"
+        else:
+            name = str(key)
+        pairs += flatten(inner, name)
     return pairs
 
 
@@ -183,14 +205,16 @@ def sum_costs(results: StoredResults) -> dict[tuple[str, str], tuple[int, float]
         return {}
     keys = ("explainer", "label")
     evaluations = pl.col("model_evaluations")
-    queries = results.samples.group_by(keys).agg(evaluations.filter(evaluations > 0).sum())
+    is_counted = evaluations.filter(evaluations > 0)
+    queries = results.samples.group_by(keys).agg(is_counted.sum())
     done = results.jobs.filter(pl.col("status") == "done")
-    seconds_of = done.group_by(keys).agg(pl.col("seconds").sum())
+    seconds = pl.col("seconds").sum()
+    seconds_of = done.group_by(keys).agg(seconds)
     costs = queries.join(seconds_of, on=keys, how="left")
-    return {
-        (explainer, label): (int(count), float(seconds or 0))
-        for explainer, label, count, seconds in costs.iter_rows()
-    }
+    sums = {}
+    for explainer, label, count, seconds in costs.iter_rows():
+        sums[explainer, label] = (int(count), float(seconds or 0))
+    return sums
 
 
 def list_publications(results: StoredResults) -> list[str]:
@@ -202,21 +226,27 @@ def list_publications(results: StoredResults) -> list[str]:
 def _find_publication(metric: ConfiguredMetric) -> str:
     """The publication's BibTeX entry, or what the manifest has of it."""
     kind = find_metric_class(metric.metric)
-    entry = "" if kind is None else kind.bibtex
-    return entry or str(metric.stored.get("bibtex") or metric.stored.get("citation") or "")
+    entry = ""
+    if kind is not None:
+        entry = kind.bibtex
+    if entry:
+        return entry
+    return str(metric.stored.get("bibtex") or metric.stored.get("citation") or "")
 
 
 def count_rows(results: StoredResults) -> dict[tuple[str, str], dict[str, int]]:
     """For each label and explainer: how many rows there are, how many of each status, bounds, and errors."""
     tallies: dict[tuple[str, str], dict[str, int]] = {}
     for row in results.summary.rows:
-        tally = tallies.setdefault((row.label, row.explainer), dict.fromkeys(COUNTED, 0))
+        none = dict.fromkeys(COUNTED, 0)
+        tally = tallies.setdefault((row.label, row.explainer), none)
         for key in ("rows", "evaluated", "counted", "bounds", "imprecise"):
             tally[key] += getattr(row.counts, key)
         for uncounted in row.counts.uncounted:
             if uncounted.status in tally:
                 tally[uncounted.status] += uncounted.rows
-        rows = results.metric_results(row.data, row.model, row.label).rows_for(row.explainer)
+        view = results.metric_results(row.data, row.model, row.label)
+        rows = view.rows_for(row.explainer)
         for key, column in (("constant maps", "degenerate"), ("maps with NaN", "nonfinite")):
             values = read_numbers(rows, column)
             tally[key] += int(values[values > 0].sum())
@@ -228,5 +258,6 @@ def list_sample_failures(results: StoredResults) -> list[str]:
     reasons: dict[str, None] = {}
     for row in results.summary.rows:
         for uncounted in row.counts.uncounted:
-            reasons |= dict.fromkeys(f"{row.label}: {failure}" for failure in uncounted.failures)
+            failures = [f"{row.label}: {failure}" for failure in uncounted.failures]
+            reasons |= dict.fromkeys(failures)
     return list(reasons)

@@ -48,7 +48,9 @@ class Configuration:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         try:
-            return float(value) if math.isfinite(value) else None
+            if math.isfinite(value):
+                return float(value)
+            return None
         except OverflowError:
             return None
 
@@ -179,7 +181,8 @@ def _make_members(configurations: Sequence[Configuration], option: str) -> tuple
 
 def has_places(members: Sequence[Member]) -> bool:
     """Whether the values of the members are different numbers, which have places on an axis."""
-    return len({member.x for member in members} - {None}) == len(members)
+    numbers = {member.x for member in members if member.x is not None}
+    return len(numbers) == len(members)
 
 
 def _in_words(value: Any) -> str:

@@ -42,11 +42,21 @@ def draw_medians(metric: MetricSummary, explainers: Explainers) -> Chart | None:
             # its row stays empty, so that charts of the same explainers have the same rows
             bars.append(IntervalBar(row.explainer, math.nan, None, None))
     sign = -1 if spec.direction == "higher" else 1
-    bars.sort(key=lambda bar: math.inf if math.isnan(bar.value) else sign * bar.value)
+
+    def rank_bar(bar: IntervalBar) -> float:
+        """The best first, and those without a value last."""
+        if math.isnan(bar.value):
+            return math.inf
+        return sign * bar.value
+
+    bars.sort(key=rank_bar)
     kind, line = _find_line(metric)
     has_zeros = any(bar.zero is not None for bar in bars)
     words = Words(spec.title, say("lines", kind, has_zeros), "medians")
-    axis = make_axis(spec) if line is None else make_axis(spec, line)
+    if line is None:
+        axis = make_axis(spec)
+    else:
+        axis = make_axis(spec, line)
     return draw_intervals(bars, explainers, axis, words, mark_leaders(metric))
 
 
@@ -80,10 +90,14 @@ def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
         return "rare", math.log(RARE)
     if references:
         return "identical", references[0].identical
-    values = [row.value for row in metric.rows if row.control and row.value is not None]
+    values = []
+    for row in metric.rows:
+        if row.control and row.value is not None:
+            values.append(row.value)
     if not values or spec.direction is None:
         return "", None
-    return "control", max(values) if spec.direction == "higher" else min(values)
+    best = max if spec.direction == "higher" else min
+    return "control", best(values)
 
 
 def tabulate_pairs(metric: MetricSummary) -> Table | None:
@@ -97,8 +111,10 @@ def tabulate_pairs(metric: MetricSummary) -> Table | None:
         return None
     rows = []
     for row in comparison.order:
-        name = f"{comparison.names[row]} ({comparison.mean_ranks[row]:.2f})"
-        rows.append((name, [_compare_pair(comparison, row, other) for other in comparison.order]))
+        rank = comparison.mean_ranks[row]
+        name = f"{comparison.names[row]} ({rank:.2f})"
+        cells = [_compare_pair(comparison, row, other) for other in comparison.order]
+        rows.append((name, cells))
     caption = (
         "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
     )
@@ -111,10 +127,17 @@ def _compare_pair(comparison: Comparison, row: int, column: int) -> TableCell:
     if row == column:
         return TableCell("")
     p = float(comparison.p_values[row, column])
-    text = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    if p < 0.001:
+        text = "p < 0.001"
+    else:
+        text = f"p = {p:.2g}"
     if not comparison.significant[row, column]:
         return TableCell("", text)
-    return TableCell("+" if comparison.effects[row, column] > 0 else "−", text)
+    if comparison.effects[row, column] > 0:
+        sign = "+"
+    else:
+        sign = "−"
+    return TableCell(sign, text)
 
 
 def tabulate_agreement(agreement: Agreement) -> Table:
@@ -122,7 +145,8 @@ def tabulate_agreement(agreement: Agreement) -> Table:
     caption = "Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one."
     rows = []
     for name, correlations in zip(agreement.names, agreement.correlations.tolist(), strict=True):
-        rows.append((name, [TableCell(format_number(number)) for number in correlations]))
+        cells = [TableCell(format_number(number)) for number in correlations]
+        rows.append((name, cells))
     return Table(
         "Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric"
     )

@@ -42,21 +42,26 @@ def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str | None:
     if picture.marks is not None:
         return _draw_marks(picture, rgb)
     is_large = max(rgb.shape[:2]) > LARGE
-    return encode_image(rgb, "WEBP" if is_large else "PNG")
+    kind = "WEBP" if is_large else "PNG"
+    return encode_image(rgb, kind)
 
 
 def _draw_marks(picture: Picture, rgb: Array) -> str:
     """Draw the marks of a picture in their colours on its pale grey shades `(height, width, 3)`."""
-    colours = [list(bytes.fromhex(colour[1:])) for colour in picture.colours]
+    colours = []
+    for colour in picture.colours:
+        colours.append(list(bytes.fromhex(colour[1:])))
     no_mark = len(colours) + 1
     marks = np.asarray(picture.marks)
     lowest = np.where(marks > 0, marks, no_mark)
-    lowest = cut_into_blocks(lowest[None])[0].min(axis=(1, 3)).astype(int)
+    blocks = cut_into_blocks(lowest[None])[0]
+    lowest = blocks.min(axis=(1, 3)).astype(int)
     # few greys, so that the PNG has a palette
     shades = np.rint((GREYS - 1) * rgb) / (GREYS - 1)
     pale = np.rint(DARKEST + (PALEST - DARKEST) * shades)
     # the last colour is that of `no_mark`, and is never seen
-    painted = np.array([*colours, [0, 0, 0]])[lowest - 1]
+    palette = np.array([*colours, [0, 0, 0]])
+    painted = palette[lowest - 1]
     is_marked = lowest[..., None] < no_mark
     return encode_image(np.where(is_marked, painted, pale) / 255)
 
@@ -68,13 +73,15 @@ def _draw_map(array: Array, hatch: bool) -> str | None:
     """
     summed, unseen = add_channels(array)
     # a pixel of the picture is hidden where most of its positions are
-    share_hidden = shrink((unseen & hatch)[None].astype(float))[0]
+    is_hidden = unseen & hatch
+    share_hidden = shrink(is_hidden[None].astype(float))[0]
     hidden = share_hidden > 0.5
     flat = shrink(summed[None])[0]
     in_view = flat[~hidden]
     if not in_view.size or np.ptp(in_view) == 0:
         return None
-    values = np.clip(flat / find_limit(flat, ~hidden), -1, 1)
+    limit = find_limit(flat, ~hidden)
+    values = np.clip(flat / limit, -1, 1)
     if max(flat.shape) > LARGE:
         # fewer colours, so that the PNG has a palette
         values = np.rint(values * SHADES) / SHADES
@@ -90,7 +97,8 @@ def _hatch(height: int, width: int) -> Array:
     rows, columns = np.indices((height, width))
     is_dark = (rows + columns) // stripe % 2 == 0
     grey = np.where(is_dark, UNSEEN[0], UNSEEN[1]) / 255
-    return np.asarray(grey[..., None].repeat(3, axis=-1))
+    rgb = grey[..., None].repeat(3, axis=-1)
+    return np.asarray(rgb)
 
 
 def shrink(array: Array) -> Array:
@@ -122,8 +130,10 @@ def encode_image(rgb: Array, kind: str = "PNG") -> str:
         colours = pixels.astype(int) @ np.array([65536, 256, 1])
         palette, indices = np.unique(colours, return_inverse=True)
         if len(palette) <= 256:
-            image = Image.fromarray(indices.reshape(pixels.shape[:2]).astype(np.uint8))
-            image.putpalette(b"".join(colour.to_bytes(3, "big") for colour in palette.tolist()))
+            numbers = indices.reshape(pixels.shape[:2]).astype(np.uint8)
+            image = Image.fromarray(numbers)
+            bytes_of_colours = [colour.to_bytes(3, "big") for colour in palette.tolist()]
+            image.putpalette(b"".join(bytes_of_colours))
     content = io.BytesIO()
     image.save(content, kind, quality=80)
     text = base64.b64encode(content.getvalue()).decode()

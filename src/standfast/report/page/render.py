@@ -128,7 +128,9 @@ def bundle_scripts() -> str:
 
 def escape_script(text: str) -> str:
     """Escape JSON so that it can stand within a script element, whatever its strings contain."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    for letter, escaped in (("<", "\\u003c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
+        text = text.replace(letter, escaped)
+    return text
 
 
 def _complete(
@@ -145,7 +147,8 @@ def _complete(
 
 def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Without the layers for tooltips."""
-    return {**spec, "layer": [layer for layer in spec["layer"] if layer.get("name") != HOVER]}
+    layers = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
+    return {**spec, "layer": layers}
 
 
 def _themed(text: str) -> str:
@@ -161,7 +164,8 @@ def _slim(svg: str, number: int) -> str:
         text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", match[0])
         return re.sub(r"(\d\.\d\d)\d+", r"\1", text)
 
-    svg = re.sub(r"<[^>]+>", tag, _renumbered(svg[svg.index("<svg") :], f"c{number}-"))
+    from_tag = svg[svg.index("<svg") :]
+    svg = re.sub(r"<[^>]+>", tag, _renumbered(from_tag, f"c{number}-"))
     # what Vega draws for marks and grounds without an extent
     svg = re.sub(r'<path d=""[^>]*/>|<path d="M0,0h0v0h0Z"[^>]*/>', "", svg)
     svg = re.sub(r'^<svg([^>]*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg)

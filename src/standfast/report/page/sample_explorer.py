@@ -67,18 +67,25 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
         ensure_ascii=False,
         allow_nan=False,
     )
-    return escape_script(content), sum(block["rows"] for block in blocks)
+    count = sum(block["rows"] for block in blocks)
+    return escape_script(content), count
 
 
 def _read_texts(results: StoredResults) -> dict[str, list[Sequence[str]]]:
     """The words of each sample of the data sets, which are empty where they are no texts."""
     about = results.manifest.get("data") or {}
-    return {data: list((about.get(data) or {}).get("tokens") or ()) for data in results.data}
+    tokens = {}
+    for data in results.data:
+        described = about.get(data) or {}
+        tokens[data] = list(described.get("tokens") or ())
+    return tokens
 
 
 def _write(words: Sequence[str]) -> str:
     """A text from its words, with blanks between them if they bring none along."""
-    separator = "" if any(word[:1].isspace() for word in words) else " "
+    separator = ""
+    if not any(word[:1].isspace() for word in words):
+        separator = " "
     return separator.join(words).strip()
 
 
@@ -88,11 +95,18 @@ def _list_swaps(frame: pl.DataFrame, texts: Mapping[str, Sequence[Sequence[str]]
         return ""
     changes = []
     for data, sample, swapped_words in frame.select("data", "sample", "swapped_words").iter_rows():
-        words = texts[data][sample] if sample < len(texts[data]) else ()
+        if sample < len(texts[data]):
+            words = texts[data][sample]
+        else:
+            words = ()
         changes_of_row = []
         for position, new_word in read_swaps({"swapped_words": swapped_words}).items():
-            old_word = words[position] if position < len(words) else "?"
-            changes_of_row.append(f"{old_word.strip()} → {new_word.strip() or '–'}")
+            if position < len(words):
+                old_word = words[position]
+            else:
+                old_word = "?"
+            new_text = new_word.strip() or "–"
+            changes_of_row.append(f"{old_word.strip()} → {new_text}")
         changes.append(", ".join(changes_of_row))
     return _shorten(changes)
 
@@ -109,9 +123,13 @@ def _encode_block(
     columns |= {key: _encode(frame, key) for key in _OWN}
     conditions = [*spec.only, *filter(None, [spec.varied])]
     flags = _choose_flags(frame, conditions)
-    has_interval = {"low", "high"} <= set(frame.columns) and spec.column not in ("low", "high")
+    is_an_end = spec.column in ("low", "high")
+    has_interval = {"low", "high"} <= set(frame.columns) and not is_an_end
     ends = ("low", "high") if has_interval else ()
     extras = _choose_extras(frame, spec, {spec.column, *ends, *flags})
+    interval = None
+    if has_interval:
+        interval = [_encode(frame, "low"), _encode(frame, "high")]
     return {
         "label": names["label"].index(metric.name),
         "rows": len(frame),
@@ -121,7 +139,7 @@ def _encode_block(
         "censored": spec.censored,
         "columns": columns,
         "value": _encode(frame, spec.column),
-        "interval": [_encode(frame, "low"), _encode(frame, "high")] if has_interval else None,
+        "interval": interval,
         "flags": {name: _encode_flag(frame[name]) for name in flags},
         "only": [name for name in conditions if name in flags],
         "extras": {name: _encode(frame, name) for name in extras},
@@ -131,7 +149,10 @@ def _encode_block(
 
 def _choose_flags(frame: pl.DataFrame, conditions: Sequence[str]) -> list[str]:
     """The columns of flags that say anything: conditions of a value, and others that are set in any row."""
-    flags = [name for name, kind in frame.schema.items() if kind == pl.Boolean]
+    flags = []
+    for name, kind in frame.schema.items():
+        if kind == pl.Boolean:
+            flags.append(name)
     return [name for name in flags if name in conditions or frame[name].any()]
 
 
@@ -151,7 +172,8 @@ def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> lis
             continue
         if not frame[name].cast(pl.Float64).is_finite().any():
             continue
-        if values is None or not answered[name].cast(pl.Float64).equals(values):
+        numbers = answered[name].cast(pl.Float64)
+        if values is None or not numbers.equals(values):
             extras.append(name)
     return extras
 
@@ -163,7 +185,10 @@ def _list_links(frame: pl.DataFrame, metric: ConfiguredMetric, links: Links) -> 
     ids = []
     for data, model, explainer, sample, repeat in rows.iter_rows():
         key = (data, model, metric.name, explainer, int(sample))
-        ids.append(links.get(key, "") if repeat == first_repeat else "")
+        row_id = ""
+        if repeat == first_repeat:
+            row_id = links.get(key, "")
+        ids.append(row_id)
     return ids
 
 
@@ -188,9 +213,8 @@ def _encode(frame: pl.DataFrame, name: str) -> Any:
     column = column.cast(pl.Float64).round_sig_figs(6).fill_nan(None)
     values: list[Any] = column.to_list()
     if column.is_infinite().any():
-        values = [
-            value if value is None or math.isfinite(value) else str(value) for value in values
-        ]
+        infinite = (math.inf, -math.inf)
+        values = [str(value) if value in infinite else value for value in values]
     return _shorten(values)
 
 

@@ -48,8 +48,10 @@ def draw_maps(
     """Draw explanations over their inputs; `show` describes the arguments."""
     if not isinstance(inputs, Tensor | np.ndarray):
         # a data set
-        features = getattr(inputs, "features", None) if features is None else features
-        tokens = getattr(inputs, "tokens", None) if tokens is None else tokens
+        if features is None:
+            features = getattr(inputs, "features", None)
+        if tokens is None:
+            tokens = getattr(inputs, "tokens", None)
         inputs = getattr(inputs, "inputs", inputs)
     x = _to_array(inputs, "inputs")
     maps_by_name = _read_maps(maps, x)
@@ -58,11 +60,13 @@ def draw_maps(
         maps_by_name = {name: values[None] for name, values in maps_by_name.items()}
     kind = _find_kind(x, tokens is not None)
     if features is not None:
-        expected = f"{x.shape[1]} names, one for each column or channel"
-        check(len(features) == x.shape[1], "features", expected, len(features))
+        columns = x.shape[1]
+        expected = f"{columns} names, one for each column or channel"
+        check(len(features) == columns, "features", expected, len(features))
     for argument, entries in (("tokens", tokens), ("titles", titles)):
         fits = entries is None or len(entries) == len(x)
-        check(fits, argument, f"one entry for each of {len(x)} samples", len(entries or ()))
+        expected = f"one entry for each of {len(x)} samples"
+        check(fits, argument, expected, len(entries or ()))
     return _draw_grid(kind, x[:most], maps_by_name, features, tokens, titles)
 
 
@@ -71,7 +75,9 @@ def _read_maps(maps: Maps, x: Array) -> dict[str, Array]:
     if not isinstance(maps, Mapping):
         maps_by_name = {"": _to_array(maps, "maps")}
     else:
-        maps_by_name = {str(name): _to_array(values, "maps") for name, values in maps.items()}
+        maps_by_name = {}
+        for name, values in maps.items():
+            maps_by_name[str(name)] = _to_array(values, "maps")
     check(len(maps_by_name) > 0, "maps", "attributions, or a mapping from names to them", "none")
     for name, values in maps_by_name.items():
         argument = f"maps[{name!r}]" if name else "maps"
@@ -88,8 +94,11 @@ def _is_single_sample(x: Array, tokens: Sequence[Sequence[str]] | None) -> bool:
     if tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x):
         # one text `(dim, T)`
         return True
+    if x.ndim != 3:
+        return False
     # one image rather than a batch of series: no series has as many channels as steps
-    return x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]
+    channels, height, width = x.shape
+    return channels in (1, 3) and height == width
 
 
 def _find_kind(x: Array, is_text: bool) -> str:
@@ -102,7 +111,8 @@ def _find_kind(x: Array, is_text: bool) -> str:
             f"inputs of shape {x.shape}",
         )
         return "text"
-    kind = {2: "table", 3: "series", 4: "image"}.get(x.ndim, "")
+    kinds = {2: "table", 3: "series", 4: "image"}
+    kind = kinds.get(x.ndim, "")
     check(
         bool(kind),
         "inputs",
@@ -119,11 +129,13 @@ def _to_array(values: Any, argument: str) -> Array:
         "a tensor or an array",
         type(values).__name__,
     )
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    if isinstance(values, Tensor):
+        array = values.detach().cpu().numpy()
+    else:
+        array = values
     # NaN in a map marks positions that it says nothing about
-    finite: Array = np.nan_to_num(
-        np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0
-    )
+    in_place_of_nan = np.nan if argument == "maps" else 0.0
+    finite: Array = np.nan_to_num(np.asarray(array, dtype=float), nan=in_place_of_nan)
     return finite
 
 
@@ -140,18 +152,25 @@ def _draw_grid(
     first = 1 if kind == "image" else 0
     columns = len(maps) + first
     rows = len(x)
-    size = (_WIDTHS[kind] * columns, _find_height(kind, x.shape[1]) * rows + 0.3)
+    width = _WIDTHS[kind] * columns
+    height = _find_height(kind, x.shape[1]) * rows + 0.3
+    size = (width, height)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):
         title = _find_title(titles, row, rows)
         if kind == "image":
             _draw_image(grid[row, 0], x[row])
             grid[row, 0].set_title(escape_text(title or "input"), fontsize=9)
-        words = (tokens or ())[row] if kind == "text" else ()
+        if kind == "text":
+            words = (tokens or ())[row]
+        else:
+            words = ()
         for column, (name, values) in enumerate(maps.items(), first):
-            _draw_map(grid[row, column], kind, x[row], values[row], features, words)
+            axes = grid[row, column]
+            _draw_map(axes, kind, x[row], values[row], features, words)
             parts = [name] if kind == "image" else [title, name]
-            grid[row, column].set_title(escape_text(": ".join(filter(None, parts))), fontsize=9)
+            heading = ": ".join(filter(None, parts))
+            axes.set_title(escape_text(heading), fontsize=9)
     figure.supxlabel(MEANING, fontsize=8)
     return list(grid.flat)
 
@@ -162,14 +181,19 @@ def _find_height(kind: str, entries: int) -> float:
         return 2.2
     if kind == "series":
         return 0.6 + 0.55 * min(entries, 12)
-    bars = FEATURES + 1 if kind == "text" else min(entries, FEATURES + 1)
+    if kind == "text":
+        bars = FEATURES + 1
+    else:
+        bars = min(entries, FEATURES + 1)
     return 0.8 + 0.24 * bars
 
 
 def _find_title(titles: Sequence[str] | None, row: int, rows: int) -> str:
     if titles is not None:
         return titles[row]
-    return f"sample {row}" if rows > 1 else ""
+    if rows > 1:
+        return f"sample {row}"
+    return ""
 
 
 def _draw_map(
@@ -199,7 +223,8 @@ def _draw_map(
     else:
         # relevance is summed over the embedding; a shorter text ends with NaN
         relevance, _ = add_channels(np.atleast_2d(values))
-        _draw_bars(axes, relevance[: len(words)], [word.strip() for word in words])
+        labels = [word.strip() for word in words]
+        _draw_bars(axes, relevance[: len(words)], labels)
 
 
 def _name_cells(x: Array, features: Sequence[str] | None) -> list[str]:
@@ -217,12 +242,16 @@ def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     if values is None:
-        picture = np.moveaxis(shades, 0, -1) if len(x) == 3 else shades.mean(0)
+        if len(x) == 3:
+            picture = np.moveaxis(shades, 0, -1)
+        else:
+            picture = shades.mean(0)
         axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         return
     flat, unseen = add_channels(values)
     limit = find_limit(flat, ~unseen)
-    axes.imshow(1 - 0.45 * shades.mean(0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    pale = 1 - 0.45 * shades.mean(0)
+    axes.imshow(pale, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     # where a map is weak the input shows through
     strength = np.clip(np.abs(flat) / limit, 0, 1) ** 0.7
     axes.imshow(
@@ -243,7 +272,8 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     channels, steps = x.shape
     stride = -(-steps // POINTS)
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    for channel, (line, relevance) in enumerate(zip(x, np.nan_to_num(values), strict=True)):
+    relevance_of_channels = np.nan_to_num(values)
+    for channel, (line, relevance) in enumerate(zip(x, relevance_of_channels, strict=True)):
         # the axis points down, so that the first is on top
         y = channel + 0.4 - 0.8 * scale_input(line)
         extent = (-0.5, steps - 0.5, channel + 0.45, channel - 0.45)
@@ -255,7 +285,8 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
             extent=extent,
             aspect="auto",
         )
-        axes.plot(np.arange(steps)[::stride], y[::stride], color="0.25", lw=0.7)
+        drawn_steps = np.arange(steps)[::stride]
+        axes.plot(drawn_steps, y[::stride], color="0.25", lw=0.7)
     _, unseen = add_channels(values)
     # where stretches begin and end, in turn
     edges = np.flatnonzero(np.diff(unseen, prepend=False, append=False))
@@ -263,7 +294,9 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
         axes.axvspan(
             start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=1
         )
-    names = [escape_text(name_entry(features, channel, "channel")) for channel in range(channels)]
+    names = []
+    for channel in range(channels):
+        names.append(escape_text(name_entry(features, channel, "channel")))
     axes.set_yticks(range(channels), names)
     axes.tick_params("y", labelsize=8)
     axes.set_ylim(channels - 0.4, -0.6)
@@ -275,7 +308,10 @@ def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
     """Bars with the names of features, or words, the largest first; the others are added up."""
     order = rank_entries([values], len(values))
     # one bar for the others takes the place of a bar, so it is there for two at least
-    shown = order if len(order) <= FEATURES + 1 else order[:FEATURES]
+    if len(order) <= FEATURES + 1:
+        shown = order
+    else:
+        shown = order[:FEATURES]
     rest = order[len(shown) :]
     names = [labels[entry] for entry in shown]
     heights = values[shown]
@@ -286,7 +322,8 @@ def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
         range(len(heights)), heights, color=colour_signed(0.8 * np.sign(heights)), height=0.75
     )
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_yticks(range(len(heights)), [escape_text(name) for name in names], fontsize=8)
+    escaped_names = [escape_text(name) for name in names]
+    axes.set_yticks(range(len(heights)), escaped_names, fontsize=8)
     axes.set_ylim(len(heights) - 0.4, -0.6)
     axes.set_xlabel("relevance", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)

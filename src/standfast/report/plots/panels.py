@@ -53,9 +53,14 @@ def plot_panels(
     filled. An arrow is a median that is only a bound. Controls are grey; "-" is a metric that does not evaluate them.
     """
     plt = import_pyplot()
-    lines = len(rows) if len(rows) > 1 else -(-len(panels) // _COLUMNS)
+    if len(rows) > 1:
+        lines = len(rows)
+    else:
+        lines = -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // lines)
-    size = (min(3.2 * columns + 1.2, 16), (0.34 * len(explainers) + 1.5) * lines)
+    width = min(3.2 * columns + 1.2, 16)
+    height = (0.34 * len(explainers) + 1.5) * lines
+    size = (width, height)
     figure, grid = plt.subplots(
         lines, columns, figsize=size, squeeze=False, sharey=True, layout="constrained"
     )
@@ -74,25 +79,31 @@ def plot_panels(
 
 def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     estimates = {row.explainer: row.estimate for row in panel.rows if row.value is not None}
-    left, right = find_room(end for estimate in estimates.values() for end in _list_ends(estimate))
+    ends_of_all: list[float | None] = []
+    for estimate in estimates.values():
+        ends_of_all += _list_ends(estimate)
+    left, right = find_room(ends_of_all)
     for line, name in enumerate(explainers):
         row = panel.find_row(name)
         estimate = estimates.get(name)
         is_control = name in explainers.controls
         if row is None or estimate is None:
-            _write_in_row(axes, line, "-" if is_control else "no value")
+            mark = "-" if is_control else "no value"
+            _write_in_row(axes, line, mark)
             continue
         if estimate.low is not None or estimate.high is not None:
             ends = [_cut_end(estimate.low, left), _cut_end(estimate.high, right)]
             axes.plot(ends, [line, line], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
-        _draw_point(axes, line, row, estimate, REFERENCE if is_control else ESTIMATE)
+        colour = REFERENCE if is_control else ESTIMATE
+        _draw_point(axes, line, row, estimate, colour)
     axes.set_xlim(left, right)
     _label_panel(axes, panel, explainers)
 
 
 def _draw_point(axes: Any, line: int, row: SummaryRow, estimate: Interval, colour: str) -> None:
     """A point, filled where the explainer is first; an arrow where it is only a bound."""
-    shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
+    shapes = {"upper": "<", "lower": ">"}
+    shape = shapes.get(estimate.bound or "", "o")
     face = colour if row.standing in ("best", "tied") else "white"
     axes.plot(estimate.value, line, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
 
@@ -113,18 +124,22 @@ def _list_ends(estimate: Interval | None) -> tuple[float | None, ...]:
 
 def _cut_end(end: float | None, edge: float) -> float:
     """The end of an interval; where it is open, the edge of the panel."""
-    return end if end is not None and math.isfinite(end) else edge
+    if end is not None and math.isfinite(end):
+        return end
+    return edge
 
 
 def _label_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     axes.set_ylim(len(explainers) - 0.5, -0.5)
-    axes.set_yticks(range(len(explainers)), [escape_text(name) for name in explainers])
+    names = [escape_text(name) for name in explainers]
+    axes.set_yticks(range(len(explainers)), names)
     # none beside the first panel of a row
     for name, text in zip(explainers, axes.get_yticklabels(), strict=False):
         if name in explainers.controls:
             text.set_color(REFERENCE)
     spec = panel.metric.spec
-    axes.set_title(escape_text(textwrap.fill(panel.label, 30)), fontsize=10)
+    title = textwrap.fill(panel.label, 30)
+    axes.set_title(escape_text(title), fontsize=10)
     title = escape_text(spec.axis)
     if spec.direction:
         title += f"\n{_ARROWS[spec.direction]}"

@@ -117,7 +117,9 @@ def _draw_result(
             inputs.append(inputs[0])
             maps.append(pictures[ALIGNED[0]])
             titles.append("map moved back\n(hatched: not seen)")
-    words = None if tokens is None else [tokens[worst]] * len(inputs)
+    words = None
+    if tokens is not None:
+        words = [tokens[worst]] * len(inputs)
     if words is not None and len(words) > 1:
         words[1] = _swap_words(words[0], row)
     drawn = draw_maps(
@@ -132,7 +134,8 @@ def _describe_change(
     """The title of a perturbed input: the value, and the parameters of the perturbation, one a line."""
     value = format_number(float(row[spec.column]), spec.decimals)
     parameters = describe_parameters(row, result.options, shape)
-    return "\n".join([f"perturbed, value {value}", *filter(None, parameters.split(", "))])
+    lines = [f"perturbed, value {value}", *parameters.split(", ")]
+    return "\n".join(filter(None, lines))
 
 
 def _swap_words(words: Sequence[str], row: Mapping[str, Any]) -> list[str]:
@@ -147,7 +150,8 @@ def find_worst(spec: ValueSpec, rows: Any) -> int | None:
     """The sample with the worst value, or, where no value is better, with the largest; None without values."""
     if not len(rows):
         return None
-    ordered = rows.sort(spec.column, descending=spec.direction != "higher", maintain_order=True)
+    largest_first = spec.direction != "higher"
+    ordered = rows.sort(spec.column, descending=largest_first, maintain_order=True)
     return int(ordered["sample"][0])
 
 
@@ -161,14 +165,22 @@ def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
     # only the value itself has an interval
     has_intervals = spec.column == "value" and {"low", "high"} <= set(rows.columns)
     if has_intervals and rows["low"].null_count() < len(rows):
-        low, high = (rows[name].fill_null(np.nan).to_numpy()[order] for name in ("low", "high"))
+        ends = [rows[name].fill_null(np.nan).to_numpy()[order] for name in ("low", "high")]
+        low, high = ends
         finite_low = low[np.isfinite(low)]
-        floor = finite_low.min() if len(finite_low) else ordered.min()
-        axes.vlines(positions, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
+        if len(finite_low):
+            floor = finite_low.min()
+        else:
+            floor = ordered.min()
+        bottom = np.where(np.isneginf(low), floor, low)
+        axes.vlines(positions, bottom, high, color="0.6", lw=1.2)
     is_bound = bounds[order]
     axes.plot(positions[~is_bound], ordered[~is_bound], "o", ms=5, color=ESTIMATE, label="a sample")
     if is_bound.any():
-        side, shape = ("at most", "v") if spec.censored_side == "upper" else ("at least", "^")
+        if spec.censored_side == "upper":
+            side, shape = "at most", "v"
+        else:
+            side, shape = "at least", "^"
         label = f"{side} this value"
         axes.plot(
             positions[is_bound],
@@ -185,7 +197,9 @@ def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
         axes.axhline(middle, color="#D55E00", lw=1.2, label=name)
         axes.legend(fontsize=8, frameon=False)
     axes.set_xlabel("samples, in the order of their values")
-    better = f"\n({spec.direction} is better)" if spec.direction else ""
+    better = ""
+    if spec.direction:
+        better = f"\n({spec.direction} is better)"
     axes.set_ylabel(escape_text(spec.axis) + better)
     label_ticks(axes.yaxis, spec)
     skipped = len(result) - len(rows)

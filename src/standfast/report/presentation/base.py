@@ -48,7 +48,9 @@ class Detail:
         text = f"{self.label}: {format_number(self.value, self.decimals)}"
         if self.low is None or self.high is None:
             return text
-        return f"{text} [{format_number(self.low, self.decimals)}, {format_number(self.high, self.decimals)}]"
+        low = format_number(self.low, self.decimals)
+        high = format_number(self.high, self.decimals)
+        return f"{text} [{low}, {high}]"
 
 
 @dataclass(frozen=True)

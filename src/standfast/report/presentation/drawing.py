@@ -100,11 +100,13 @@ def draw_distribution(view: MetricResults) -> Chart | None:
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
         samples = [int(sample) for sample in rows["sample"]]
-        strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
+        values = view.spec.values(rows)
+        strips.append(Strip(name, samples, values, view.spec.bounds(rows)))
     facts = {"rules": (), "options": Options(view.options), **presentation.facts(view)}
     note = words_of(presentation).say("distribution", facts)
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
-    return draw_values(strips, view.explainers, make_axis(view.spec, *facts["rules"]), words)
+    axis = make_axis(view.spec, *facts["rules"])
+    return draw_values(strips, view.explainers, axis, words)
 
 
 def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
@@ -124,13 +126,16 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
     if not len(rows) or spec.direction is None:
         return None
     is_candidate = pl.col("explainer").is_in(view.candidates)
-    rows = rows.filter(is_candidate & (pl.col("repeat") == rows["repeat"].min()))
+    is_first_repeat = pl.col("repeat") == rows["repeat"].min()
+    rows = rows.filter(is_candidate & is_first_repeat)
     is_unchanged = spec.find_unchanged(spec.values(rows))
     rows = rows.filter(pl.Series(~is_unchanged, dtype=pl.Boolean))
-    rows = rows.sort(spec.column, descending=spec.direction == "lower", maintain_order=True)
+    largest_first = spec.direction == "lower"
+    rows = rows.sort(spec.column, descending=largest_first, maintain_order=True)
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):
-        shown = view.load_sample(str(row["explainer"]), int(row["sample"]), names, also=ALIGNED)
+        explainer, sample = str(row["explainer"]), int(row["sample"])
+        shown = view.load_sample(explainer, sample, names, also=ALIGNED)
         if shown is None:
             continue
         facts = {

@@ -78,7 +78,9 @@ def make_cell(
             return f"{number:.0%}"
         return format_number(number, 3)
 
-    between = f"[{write(low)}, {write(high)}]" if np.isfinite([low, high]).all() else ""
+    between = ""
+    if np.isfinite([low, high]).all():
+        between = f"[{write(low)}, {write(high)}]"
     return TableCell(write(value), between, faint)
 
 
@@ -89,7 +91,9 @@ def count_flag(frame: pl.DataFrame, column: str, label: str) -> list[Detail]:
     'empty maps: 1 of 2'
     """
     count = int(read_flags(frame, column).sum())
-    return [Detail(label, count, len(frame))] if count else []
+    if count:
+        return [Detail(label, count, len(frame))]
+    return []
 
 
 def find_finite(frame: pl.DataFrame, column: str) -> Array:
@@ -114,7 +118,8 @@ def describe_columns(
     for column, label in labels.items():
         values = find_finite(frame, column)
         if len(values):
-            details.append(Detail(label, scale * float(middle(values)), decimals=decimals))
+            value = scale * float(middle(values))
+            details.append(Detail(label, value, decimals=decimals))
     return details
 
 
@@ -126,6 +131,7 @@ def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
 
 def _find_quartiles(values: Array) -> Array:
     """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite."""
-    quartiles = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
+    finite = np.minimum(values, _HUGE)
+    quartiles = np.nanquantile(finite, [0.25, 0.5, 0.75], axis=0)
     # between a finite value and a huge one, a quartile is a share of the huge one
     return np.asarray(np.where(quartiles < _HUGE / 1e9, quartiles, np.inf))

@@ -36,9 +36,10 @@ class ReasonsPresentation(Presentation):
         )
         if not len(rows):
             return None
-        shown = (
-            rows if len(rows) <= 2 * _SHOWN else pl.concat([rows.head(_SHOWN), rows.tail(_SHOWN)])
-        )
+        if len(rows) <= 2 * _SHOWN:
+            shown = rows
+        else:
+            shown = pl.concat([rows.head(_SHOWN), rows.tail(_SHOWN)])
         columns = [
             ("answer", "what is explained"),
             ("named again", "share of the draws"),
@@ -51,7 +52,8 @@ class ReasonsPresentation(Presentation):
             for row in shown.iter_rows(named=True)
         ]
         heading = f"The weakest and the strongest decisions of {explainer}"
-        return Table(heading, columns, lines, words_of(self).say("decisions"), first="Decision")
+        caption = words_of(self).say("decisions")
+        return Table(heading, columns, lines, caption, first="Decision")
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The shares of reasons that hold and fall, of draws that keep the answer, and the chance level."""
@@ -70,9 +72,13 @@ class ReasonsPresentation(Presentation):
 
 def _describe_row(row: Mapping[str, Any]) -> list[TableCell]:
     """The cells of one decision."""
-    interval = f"{format_number(row['low'], 2)} to {format_number(row['high'], 2)}"
+    low, high = format_number(row["low"], 2), format_number(row["high"], 2)
+    interval = f"{low} to {high}"
     of_all = f"of {row['reasons']}"
-    kept = row["answer_kept"] / row["drawn"] if row["drawn"] else 0.0
+    if row["drawn"]:
+        kept = row["answer_kept"] / row["drawn"]
+    else:
+        kept = 0.0
     return [
         TableCell(str(row["targets"])),
         TableCell(format_number(row["value"], 2), interval),

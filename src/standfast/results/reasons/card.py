@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +12,9 @@ import numpy as np
 
 from standfast.statistics.reasons import Foresight, State
 from standfast.tensors import Array
+
+#: what happens in a larger share of all draws has to be seen, or the intervals of means are marked
+_MOST_UNSEEN = 0.05
 
 #: what draws may differ in; the last two by other jobs
 Source = Literal["seed", "background", "measurement", "retraining", "explainer"]
@@ -130,6 +134,8 @@ class Card:
         unit: what values are measured in, such as "log-odds"; empty where they have no unit, or it is not known.
         measures: what the values are (`Explainer.measures`): of a `"slope"` and a `"direction"` the sign says what
             raising the feature does to the answer, and not what the feature as it is does.
+        unseen: what happens in up to this share of all variations, or of all models, may have happened in none of
+            those that means are made of, and then their intervals do not know of it. NaN where there are no means.
     """
 
     data: str
@@ -175,6 +181,12 @@ class Card:
     changes: str = ""
     unit: str = ""
     measures: str = "relevance"
+    unseen: float = math.nan
+
+    @property
+    def may_miss_rare(self) -> bool:
+        """Whether there are so few variations that what matters in 5% of all may be missing in the means."""
+        return self.unseen > _MOST_UNSEEN
 
     @property
     def says_what_raising_does(self) -> bool:
@@ -192,7 +204,10 @@ class Card:
         return self.kept / self.drawn if self.drawn else float("nan")
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each feature that is a reason, or is named in a draw."""
+        """A row for each feature that is a reason, or is named in a draw.
+
+        `few_draws` marks means whose intervals are less sure than 95%: few draws differ, or there are few draws.
+        """
         keys = {
             "data": self.data,
             "model": self.model,
@@ -202,6 +217,7 @@ class Card:
         rows: list[dict[str, Any]] = []
         for reason in (*self.reasons, *self.others):
             plain = dataclasses.asdict(reason)
-            del plain["foreseen"], plain["few_draws"]
+            del plain["foreseen"]
+            plain["few_draws"] = reason.few_draws or self.may_miss_rare
             rows.append({**keys, **plain})
         return rows

@@ -17,8 +17,9 @@ from standfast.results.reasons.card import Card, Source
 from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws, Wanted
 from standfast.results.reasons.each_reason import ReasonBuilder, decide_each, list_shown
 from standfast.results.reasons.many import find_held
-from standfast.results.reasons.tally import tally_draws
+from standfast.results.reasons.tally import Tally, tally_draws
 from standfast.results.reasons.together import estimate_same
+from standfast.statistics.simultaneous import share_unseen
 
 
 def make_card(
@@ -51,21 +52,18 @@ def make_card(
     decisions = decide_each(tally, hits, wanted, named, all_draws)
     shown = list_shown(named, shares, wanted)
     features = ReasonBuilder(given, wanted, names, tally, shown, hits, shares).build(decisions)
-    reasons = [feature for feature in features if named.signs[feature.feature] != 0]
-    others_named = [feature for feature in features if named.signs[feature.feature] == 0]
     same, same_low, same_high = estimate_same(tally, all_draws, wanted)
-    knows_order = bool(draws) and wanted.decides_each
     counted = all_draws.present or [given]
     return Card(
         **{**about, "model": given.model, "explainer": given.explainer},
         top=wanted.top,
         demand=wanted.demand,
-        reasons=tuple(reasons),
-        others=tuple(others_named),
+        reasons=tuple(feature for feature in features if named.signs[feature.feature] != 0),
+        others=tuple(feature for feature in features if named.signs[feature.feature] == 0),
         same=same,
         same_low=same_low,
         same_high=same_high,
-        same_order=float(tally.in_order.sum() / draws) if knows_order else math.nan,
+        same_order=_share_in_order(tally, wanted),
         chance=wanted.top / len(given.origin),
         drawn=sum(of_model.drawn for of_model in counted),
         kept=sum(of_model.kept for of_model in counted),
@@ -82,4 +80,23 @@ def make_card(
         held=None if wanted.decides_each else find_held(tally, hits, wanted, named),
         names=tuple(name for name, _ in names),
         speaking=wanted.speaking,
+        unseen=_share_unseen(tally),
     )
+
+
+def _share_in_order(tally: Tally, wanted: Wanted) -> float:
+    """In which share of draws the reasons have the same order; NaN where it is not known."""
+    draws = int(tally.draws.sum())
+    if not draws or not wanted.decides_each:
+        return math.nan
+    return float(tally.in_order.sum() / draws)
+
+
+def _share_unseen(tally: Tally) -> float:
+    """What part of all draws, or models, those of the means may have missed; NaN where there are no means."""
+    if tally.is_all or tally.values is None or tally.value_models is None or not len(tally.values):
+        return math.nan
+    independent = len(tally.values)
+    if tally.is_clustered:
+        independent = len(np.unique(tally.value_models))
+    return share_unseen(independent)

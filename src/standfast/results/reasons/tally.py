@@ -180,6 +180,31 @@ class _MixedDraws:
     are_all: bool = False
 
 
+class _NamedDraws:
+    """What each draw of one model names.
+
+    Attributes:
+        mixed: the draws.
+        signed: 1 or -1 for the features that a draw names, by their signs, and 0 for the others, `(R, F)`.
+        is_same: whether a draw names all reasons, bool `(R,)`.
+        is_in_order: whether it also has them in their order, bool `(R,)`.
+        again: which part of the reasons a draw names, `(R,)`.
+    """
+
+    def __init__(self, mixed: _MixedDraws, wanted: Wanted, named: NamedReasons) -> None:
+        self.mixed = mixed
+        self.signed = _sign_draws(mixed.maps, wanted)
+        self.is_same = named.is_same(self.signed)
+        self.is_in_order = self.is_same & named.is_in_order(mixed.maps)
+        self.again = named.measure_again(self.signed)
+
+    @property
+    def own_maps(self) -> Array:
+        """The maps of the given explainer among them, `(V, F)`."""
+        is_own = self.mixed.explainers == 0
+        return np.asarray(self.mixed.maps[is_own])
+
+
 def _tally_stored(
     by_model: Sequence[Sequence[StoredDraws]],
     wanted: Wanted,
@@ -189,38 +214,51 @@ def _tally_stored(
     """The counts of draws, each by an explainer that is drawn at random."""
     if not by_model:
         return _tally_nothing(named, is_clustered)
-    mixed = [
-        _mix_explainers(of_explainers, number) for number, of_explainers in enumerate(by_model)
-    ]
-    varies = is_clustered or len(by_model[0]) > 1 or bool(by_model[0][0].varied)
-    if not varies:
-        mixed = [_MixedDraws(mixed[0].maps[:0], mixed[0].explainers[:0], mixed[0].numbers[:0])]
-    signed = [_sign_draws(draws.maps, wanted) for draws in mixed]
-    same = [named.is_same(of_model) for of_model in signed]
-    in_order = [named.is_in_order(draws.maps) for draws in mixed]
-    models = [np.full(len(draws.maps), number) for number, draws in enumerate(mixed)]
-    is_own = [draws.explainers == 0 for draws in mixed]
+    mixed = _mix_models(by_model, is_clustered)
+    models = [_NamedDraws(draws, wanted, named) for draws in mixed]
+    signed = [model.signed for model in models]
+    own_maps = [model.own_maps for model in models]
+    named_again = [model.again for model in models]
     return Tally(
         positive=np.stack([(of_model > 0).sum(0) for of_model in signed], axis=-1),
         negative=np.stack([(of_model < 0).sum(0) for of_model in signed], axis=-1),
-        draws=np.array([len(draws.maps) for draws in mixed]),
-        same=np.array([of_model.sum() for of_model in same]),
-        in_order=np.array(
-            [(all_same & ordered).sum() for all_same, ordered in zip(same, in_order, strict=True)]
-        ),
+        draws=np.array([len(of_model) for of_model in signed]),
+        same=np.array([model.is_same.sum() for model in models]),
+        in_order=np.array([model.is_in_order.sum() for model in models]),
         is_clustered=is_clustered,
         is_all=not is_clustered and all(draws.are_all for draws in mixed),
-        values=np.concatenate([draws.maps[own] for draws, own in zip(mixed, is_own, strict=True)]),
-        value_models=np.concatenate(
-            [numbers[own] for numbers, own in zip(models, is_own, strict=True)]
-        ),
-        again=(
-            np.concatenate([named.measure_again(of_model) for of_model in signed]),
-            np.concatenate(models),
-        ),
+        values=np.concatenate(own_maps),
+        value_models=_number_rows(own_maps),
+        again=(np.concatenate(named_again), _number_rows(named_again)),
         signed=None if is_clustered else signed[0],
         signed_draws=None if is_clustered else mixed[0].numbers,
     )
+
+
+def _mix_models(by_model: Sequence[Sequence[StoredDraws]], is_clustered: bool) -> list[_MixedDraws]:
+    """The draws of each model, by explainers that are drawn at random; none where nothing differs."""
+    mixed = [
+        _mix_explainers(of_explainers, number) for number, of_explainers in enumerate(by_model)
+    ]
+    if not is_clustered and _varies_in_nothing(by_model[0]):
+        return [_take_none(mixed[0])]
+    return mixed
+
+
+def _varies_in_nothing(of_explainers: Sequence[StoredDraws]) -> bool:
+    """Whether there is one explainer, and nothing differs in its draws."""
+    return len(of_explainers) == 1 and not of_explainers[0].varied
+
+
+def _take_none(mixed: _MixedDraws) -> _MixedDraws:
+    """No draw: the clean map alone says nothing of others."""
+    return _MixedDraws(mixed.maps[:0], mixed.explainers[:0], mixed.numbers[:0])
+
+
+def _number_rows(parts: Sequence[Array]) -> Array:
+    """For each row of all parts together the number of its part, from 0."""
+    lengths = [len(part) for part in parts]
+    return np.asarray(np.repeat(np.arange(len(parts)), lengths))
 
 
 def _sign_draws(maps: Array, wanted: Wanted) -> Array:

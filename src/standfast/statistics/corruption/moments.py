@@ -21,7 +21,9 @@ def integrate_over_fractions(values: Array, fractions: Array) -> Array:
     if len(fractions) < 2:
         return np.full(values.shape[:-1], np.nan)
     twice_heights = values[..., 1:] + values[..., :-1]
-    return np.asarray((twice_heights * np.diff(fractions)).sum(-1) / 2)
+    widths = np.diff(fractions)
+    twice_area = (twice_heights * widths).sum(-1)
+    return np.asarray(twice_area / 2)
 
 
 def compute_printed_f1(top: Array, bottom: Array) -> Array:
@@ -33,7 +35,9 @@ def compute_printed_f1(top: Array, bottom: Array) -> Array:
     top = np.asarray(top, dtype=float)
     kept = 1 - np.asarray(bottom, dtype=float)
     total = top + kept
-    return np.where(total > 0, top * kept / np.where(total > 0, total, 1.0), np.nan)
+    is_positive = total > 0
+    divisor = np.where(is_positive, total, 1.0)
+    return np.where(is_positive, top * kept / divisor, np.nan)
 
 
 def compute_moments(drops: Array) -> tuple[Array, Array, Array]:
@@ -44,7 +48,8 @@ def compute_moments(drops: Array) -> tuple[Array, Array, Array]:
     ([0.707, 0.0], [-1.5, 0.0], [False, True])
     """
     drops = np.asarray(drops, dtype=float)
-    powers = compute_centred_powers(drops, average_samples(drops))
+    centre = average_samples(drops)
+    powers = compute_centred_powers(drops, centre)
     return compute_shape(*(average_samples(power) for power in powers))
 
 
@@ -53,7 +58,8 @@ def compute_centred_powers(drops: Array, centre: Array) -> tuple[Array, Array, A
     if not len(drops):
         return drops, drops, drops, drops
     deviations = drops - centre
-    is_constant = np.ptp(drops, axis=0) <= _SAME * np.abs(drops).max(0)
+    largest = np.abs(drops).max(0)
+    is_constant = np.ptp(drops, axis=0) <= _SAME * largest
     deviations = np.where(is_constant, 0.0, deviations)
     return deviations, deviations**2, deviations**3, deviations**4
 
@@ -80,7 +86,8 @@ def compute_shape(
 
 def rescale_skewness(skewness: Array) -> Array:
     """An increasing function to (0, 1), with 1/2 for 0: `(1 + s / (1 + |s|)) / 2`."""
-    return np.asarray((1 + skewness / (1 + np.abs(skewness))) / 2)
+    between = skewness / (1 + np.abs(skewness))
+    return np.asarray((1 + between) / 2)
 
 
 def rescale_kurtosis(kurtosis: Array) -> Array:
@@ -93,7 +100,8 @@ def compute_quantile(drops: Array, q: float) -> Array:
     if not len(drops):
         return np.full(drops.shape[1], np.nan)
     # of the sample whose rank reaches q, without interpolation: a drop that occurred
-    return np.asarray(np.quantile(drops, q, axis=0, method="inverted_cdf"))
+    quantile = np.quantile(drops, q, axis=0, method="inverted_cdf")
+    return np.asarray(quantile)
 
 
 def compute_quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
@@ -114,6 +122,10 @@ def compute_quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
     below = bdtr(np.arange(count + 1), count, q)
     low_rank = np.searchsorted(below, (1 - LEVEL) / 2)
     high_rank = np.searchsorted(below, (1 + LEVEL) / 2) + 1
-    low = ordered[low_rank - 1] if low_rank >= 1 else missing
-    high = ordered[high_rank - 1] if high_rank <= count else missing
+    low = missing
+    high = missing
+    if low_rank >= 1:
+        low = ordered[low_rank - 1]
+    if high_rank <= count:
+        high = ordered[high_rank - 1]
     return low, high

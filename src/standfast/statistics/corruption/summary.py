@@ -211,12 +211,14 @@ class Columns:
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
         # NaN >= tau would be False, which is an answer
-        above = np.where(np.isnan(self.top) | (not curves.shares), np.nan, self.top >= tau)
+        is_unknown = np.isnan(self.top) | (not curves.shares)
+        above = np.where(is_unknown, np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
-        self._centre = (
-            np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
-        )
+        if len(self.top):
+            self._centre = np.median(self.top, axis=0)
+        else:
+            self._centre = np.full(self.top.shape[1], np.nan)
         self._fractions = curves.fractions
         self._shares = curves.shares
         powers = compute_centred_powers(self.top, self._centre)
@@ -322,7 +324,8 @@ def _find_intervals(
     start = 0
     for name, values in numbers.items():
         stop = start + values.size
-        ends[name] = (_shape(name, low[start:stop]), _shape(name, high[start:stop]))
+        part = slice(start, stop)
+        ends[name] = (_shape(name, low[part]), _shape(name, high[part]))
         start = stop
     return ends
 

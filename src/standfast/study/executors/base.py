@@ -156,7 +156,10 @@ class CrewMember(ABC):
 
     def exceeds(self, limits: Limits) -> str:
         """Which limit the worker exceeds, as the error of its job; empty if none."""
-        seconds = time.monotonic() - self.began if self.job else 0.0
+        if self.job:
+            seconds = time.monotonic() - self.began
+        else:
+            seconds = 0.0
         if limits.timeout is not None and seconds > limits.timeout:
             return f"TimeoutError: the job ran for {seconds:.1f} s, and the limit is {limits.timeout:g} s"
         if limits.memory_gb is not None and (gigabytes := self.memory() / 1e9) > limits.memory_gb:
@@ -187,7 +190,10 @@ class Crew(ABC, Generic[M]):
         self.size = size
         self.limits = limits
         # the first try is one life, each retry another
-        self.lives = lives if limits.retries is None else limits.retries + 1
+        if limits.retries is None:
+            self.lives = lives
+        else:
+            self.lives = limits.retries + 1
         self.members: list[M] = []
         self.queue = JobQueue(grid.isolated)
         self.losses: Counter[str] = Counter()
@@ -296,7 +302,9 @@ class Crew(ABC, Generic[M]):
         elif self.losses[job.identity] < self.lives:
             self.queue.put_back(job)
         else:
-            times = f", {self.lives} times" if self.lives > 1 else ""
+            times = ""
+            if self.lives > 1:
+                times = f", {self.lives} times"
             error = f"WorkerDied: {said.words} during this job{times}"
             yield store_failure(self.store, self.grid, job, error, said.hint)
 
@@ -355,7 +363,8 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
         beneath = Path(*name.split("."))
         possible_files: list[Path] = []
         for folder in folders:
-            possible_files += [Path(folder, f"{beneath}.py"), Path(folder, beneath, "__init__.py")]
+            possible_files.append(Path(folder, f"{beneath}.py"))
+            possible_files.append(Path(folder, beneath, "__init__.py"))
         if isinstance(file, str) and Path(file) in possible_files:
             modules.append(module)
     return modules

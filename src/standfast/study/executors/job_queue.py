@@ -60,7 +60,10 @@ class JobQueue:
             owner: the explainer to which the worker belongs.
             busy: those to which the other workers belong.
         """
-        allowed = list(self.waiting) if owner is None else [owner]
+        if owner is None:
+            allowed = list(self.waiting)
+        else:
+            allowed = [owner]
         offered = [name for name in allowed if self.waiting[name]]
         if not offered:
             return None

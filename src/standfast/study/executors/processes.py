@@ -59,9 +59,10 @@ class InProcess(Executor):
         for job in jobs:
             if tell is not None:
                 tell(job, 0.0)
-            yield store_result(
-                store, job, worker.run(job, None if tell is None else partial(tell, job))
-            )
+            tell_of_job = None
+            if tell is not None:
+                tell_of_job = partial(tell, job)
+            yield store_result(store, job, worker.run(job, tell_of_job))
 
 
 class Processes(Executor):
@@ -131,9 +132,10 @@ class _Process(CrewMember):
     def hear(self) -> Said:
         """What it says, or how it was lost."""
         try:
-            said: Said | StandfastError = (
-                self.connection.recv() if self.connection.poll() else self._describe_end()
-            )
+            if self.connection.poll():
+                said: Said | StandfastError = self.connection.recv()
+            else:
+                said = self._describe_end()
         except (EOFError, OSError):
             said = self._describe_end()
         if isinstance(said, StandfastError):
@@ -210,7 +212,8 @@ class _ProcessCrew(Crew[_Process]):
         theirs.close()
 
     def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
-        ready = set(wait([end for member in self.members for end in member.ends], seconds))
+        ends_of_all = [end for member in self.members for end in member.ends]
+        ready = set(wait(ends_of_all, seconds))
         heard = [
             (member, member.hear()) for member in self.members if not ready.isdisjoint(member.ends)
         ]
@@ -286,14 +289,18 @@ def memory_of(process: int) -> int | None:
     """
     # only Linux has /proc
     with suppress(OSError, IndexError, AttributeError, ValueError):
-        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+        sizes = Path(f"/proc/{process}/statm").read_text().split()
+        pages = sizes[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     return None
 
 
 def _device(device: str, number: int) -> str:
     """The device of a worker: with several GPUs, the workers take turns."""
-    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if torch.cuda.is_available():
+        cards = torch.cuda.device_count()
+    else:
+        cards = 0
     if cards and device in ("auto", "cuda"):
         return f"cuda:{number % cards}"
     return device
@@ -312,9 +319,9 @@ def _starting(threads: int) -> Iterator[None]:
     # another thread may get the signal all the same; Python would then interrupt a start that is half done
     came: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
-    handler = (
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
-    )
+    handler = None
+    if in_main:
+        handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
@@ -324,7 +331,8 @@ def _starting(threads: int) -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             del os.environ[name]
-            os.environ.update({} if value is None else {name: value})
+            if value is not None:
+                os.environ[name] = value
     # Ctrl-C that came meanwhile is handled now, when the start is complete
     if came and callable(handler):
         handler(signal.SIGINT, None)

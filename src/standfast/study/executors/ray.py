@@ -112,9 +112,10 @@ class Ray(Executor):
         if isinstance(self.workers, int):
             return self.workers
         by_cpu = resources.get("CPU", 1.0) / self.cpus_per_worker
-        by_gpu = (
-            resources.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
-        )
+        if self.gpus_per_worker:
+            by_gpu = resources.get("GPU", 0.0) / self.gpus_per_worker
+        else:
+            by_gpu = by_cpu
         return max(1, int(min(by_cpu, by_gpu)))
 
 
@@ -147,9 +148,8 @@ class _RayCrew(Crew[_Actor]):
         # a worker sees only the GPUs that it was given
         automatic = "cuda" if executor.gpus_per_worker else "cpu"
         with pickle_modules_of(grid, ray.cloudpickle):
-            self.shared = ray.put(
-                replace(grid, device=automatic if grid.device == "auto" else grid.device)
-            )
+            device = automatic if grid.device == "auto" else grid.device
+            self.shared = ray.put(replace(grid, device=device))
         resources: dict[str, Any] = {
             "num_cpus": executor.cpus_per_worker,
             "num_gpus": executor.gpus_per_worker,
@@ -172,7 +172,8 @@ class _RayCrew(Crew[_Actor]):
                 cluster_resources,
             )
         handle = self.kind.remote(self.shared, self.executor.threads)
-        self.members.append(_Actor(number, self.ray, handle, handle.ready.remote()))
+        first_answer = handle.ready.remote()
+        self.members.append(_Actor(number, self.ray, handle, first_answer))
 
     def poll(self, seconds: float | None) -> list[tuple[_Actor, Said]]:
         awaited = {member.awaited: member for member in self.members if member.awaited is not None}
@@ -184,7 +185,11 @@ class _RayCrew(Crew[_Actor]):
             self.last_words = time.monotonic()
         elif time.monotonic() - self.last_words >= _SECONDS_OF_SILENCE:
             self._tell_of_silence()
-        return [(awaited[reference], self._hear(awaited[reference])) for reference in done]
+        answers = []
+        for reference in done:
+            member = awaited[reference]
+            answers.append((member, self._hear(member)))
+        return answers
 
     def _tell_of_silence(self) -> None:
         """Say that no worker starts. Ray itself tries again for ever, where a node has no room or no memory left."""

@@ -85,10 +85,11 @@ class Slurm(Executor):
         # files in memory are seen by one process only
         if store.folder.address.startswith("memory://"):
             raise ArgumentError("out", "a place that all machines reach", store.folder.address)
-        tasks = min(
-            len(jobs),
-            self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)),
-        )
+        if isinstance(self.tasks, int):
+            most_tasks = self.tasks
+        else:
+            most_tasks = max(1, min(64, len(jobs) // 8))
+        tasks = min(len(jobs), most_tasks)
         executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
         try:
             executor.update_parameters(name="standfast", **self.options)
@@ -123,13 +124,15 @@ class Slurm(Executor):
                 if identity in jobs_left:
                     yield JobOutcome(jobs_left.pop(identity), status == "failed")
             if jobs_left and not ended:
-                time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
+                seconds = _SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1
+                time.sleep(seconds)
         for task, part in zip(submitted, parts, strict=True):
             error = task.exception()
             # a task that has ended without storing a job will not store it any more
             for job in part.jobs:
                 if job.identity in jobs_left:
-                    text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
+                    why = type(error).__name__ if error else "no result"
+                    text = f"TaskDied: {why} in Slurm task {task.job_id}"
                     yield store_failure(
                         store, grid, job, text, f"{error}\nlogs: {task.paths.stderr}"
                     )

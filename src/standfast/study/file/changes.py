@@ -73,6 +73,9 @@ def _add(entries: Any, entry: Any) -> Any:
         if isinstance(entries, list):
             return [*entries, entry]
         return [entries, entry]
-    name = next(iter(entry)) if isinstance(entry, Mapping) and entry else str(entry)
+    if isinstance(entry, Mapping) and entry:
+        name = next(iter(entry))
+    else:
+        name = str(entry)
     check(name not in entries, "set", "a name that the study does not have yet", repr(name))
     return {**entries, name: entry}

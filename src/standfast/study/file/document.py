@@ -44,10 +44,16 @@ class StudyError(StandfastError):
             _WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ..."
         )
         # names and paths with a hyphen stay whole, so that they can be copied
-        wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
+        wrapper.break_on_hyphens = False
+        lines_of_problem = _LINES // max(1, count)
+        wrapper.max_lines = max(2, min(6, lines_of_problem))
         # the end of a path tells more than its beginning
-        name = file if len(file) <= 150 else f"... {file[-146:]}"
-        lines = [f"{name}: {'1 problem' if count == 1 else f'{count} problems'}"]
+        if len(file) <= 150:
+            name = file
+        else:
+            name = f"... {file[-146:]}"
+        how_many = "1 problem" if count == 1 else f"{count} problems"
+        lines = [f"{name}: {how_many}"]
         for problem in problems[:_PROBLEMS]:
             lines += wrapper.wrap(str(problem))
         if count > _PROBLEMS:
@@ -105,7 +111,8 @@ class Document:
         """What to raise for these problems, without those that are there twice."""
         # several checks may find the same problem
         located = dict.fromkeys(map(self.locate, problems))
-        return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
+        in_order = sorted(located, key=lambda problem: problem.line or 0)
+        return StudyError(self.name, in_order)
 
 
 def read_document(path: str | Path) -> Document:
@@ -124,7 +131,10 @@ def read_document(path: str | Path) -> Document:
         if content is None:
             raise reject("a study: data, models, explainers and metrics", "an empty file")
     except UNREADABLE as error:
-        (problem,) = error.problems if isinstance(error, StudyFieldError) else [_describe(error)]
+        if isinstance(error, StudyFieldError):
+            (problem,) = error.problems
+        else:
+            (problem,) = [_describe(error)]
         line = problem.line or lines.get(problem.path)
         raise StudyError(str(path), [replace(problem, line=line)]) from error
     return Document(str(path), path.resolve().parent, content, lines)
@@ -145,7 +155,8 @@ def parse(text: str, lines: dict[Keys, int] | None = None) -> Any:
     node = parser.compose(text)
     if node is not None:
         # before anything is made of it, as aliases can make it endless
-        _number(node, (), {} if lines is None else lines)
+        line_of_key = {} if lines is None else lines
+        _number(node, (), line_of_key)
     return read_plain(parser.load(text))
 
 
@@ -202,7 +213,10 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
     for key, value in node.value:
         if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
             # `<<` stands for the keys of another mapping, which belong to the mapping around it
-            inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
+            if str(key.tag).endswith(":merge"):
+                inner = path
+            else:
+                inner = (*path, key.value)
             lines.setdefault(inner, key.start_mark.line + 1)
             _number(value, inner, lines)
 

@@ -265,8 +265,14 @@ def _labels_of_explainers(entries: Sequence[Explained]) -> list[str]:
     labels: list[str] = []
     for entry in entries:
         # one of a kind needs no options in its label
-        words = _describe_options(entry) if names.count(entry.name) > 1 else ""
-        labels.append(f"{entry.name}: {words}" if words else entry.name)
+        words = ""
+        if names.count(entry.name) > 1:
+            words = _describe_options(entry)
+        if words:
+            label = f"{entry.name}: {words}"
+        else:
+            label = entry.name
+        labels.append(label)
     return labels
 
 
@@ -280,7 +286,10 @@ def _describe_options(entry: Explained) -> str:
         with contextlib.suppress(TypeError):  # it has options without a default
             defaults = plain_options(type(entry.value)())
     # `...` is no value of any option, so an option without a default always counts
-    changed = {key: value for key, value in options.items() if defaults.get(key, ...) != value}
+    changed = {}
+    for key, value in options.items():
+        if defaults.get(key, ...) != value:
+            changed[key] = value
     return ", ".join(f"{key}={value}" for key, value in changed.items())
 
 
@@ -355,7 +364,10 @@ def _build_from_package(named: NamedEntry) -> _Built:
         if not isinstance(key, str):
             raise reject("the name of an option", show(key), key)
         with errors_at(key):
-            options[key] = background_from(value) if key == "background" else _read_tuples(value)
+            if key == "background":
+                options[key] = background_from(value)
+            else:
+                options[key] = _read_tuples(value)
     if "background" in options:
         plain["background"] = to_plain(options["background"])
     explainer = make(partial(get_explainer, named.name), named.name, options, list(options))

@@ -107,9 +107,11 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         # the module itself is missing, and not one that it imports
         if missing and (name == missing or name.startswith(f"{missing}.")):
-            beside = [p.stem for path in paths for p in sorted(Path(path).glob("*.py"))]
+            files = [file for path in paths for file in sorted(Path(path).glob("*.py"))]
+            beside = [file.stem for file in files]
             words = "a module that is installed or lies beside the study file"
-            raise reject(words, f"{show(reference)}{suggest_name(name, beside)}") from error
+            near = suggest_name(name, beside)
+            raise reject(words, f"{show(reference)}{near}") from error
         raise reject(
             f"{name} to be imported", describe_error(error, find_line(error, paths))
         ) from error

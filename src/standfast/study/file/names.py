@@ -89,8 +89,9 @@ class Names:
         """The error for a name that is not."""
         looks_like_file = re.search(r"[/.]", str(name)) is not None
         note = "files stand under path:" if "path" in self.forms and looks_like_file else ""
-        got = f"{show(name)}{suggest_name(name, [*self.listed, *self.forms])}"
-        return reject(f"{self.one} ({join_names(self.listed)})", got, *path, note=note)
+        near = suggest_name(name, [*self.listed, *self.forms])
+        expected = f"{self.one} ({join_names(self.listed)})"
+        return reject(expected, f"{show(name)}{near}", *path, note=note)
 
     def describes(self, raw: object) -> bool:
         """Whether a value is an entry, also one with something wrong in it, and no options without a name."""
@@ -147,12 +148,15 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
             f"{' and '.join(used_forms)} at once",
         )
     if used_forms:
-        return NamedEntry(names, str(content[used_forms[0]]), content, form=used_forms[0])
+        form = used_forms[0]
+        return NamedEntry(names, str(content[form]), content, form=form)
     if len(content) == 1:
         ((name, value),) = content.items()
         if not names.knows(name):
             raise names.make_unknown_error(name, name)
-        first = names.scalar(names.registry[name]) if names.scalar else None
+        first = None
+        if names.scalar:
+            first = names.scalar(names.registry[name])
         if isinstance(value, Mapping | None):
             return NamedEntry(names, name, value or {}, (name,))
         if first is None:
@@ -161,7 +165,9 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
     hint = next(
         filter(None, (suggest_name(key, [*names.forms, *names.listed]) for key in content)), ""
     )
-    forms = f", or one with {', '.join(names.forms)}" if names.forms else ""
+    forms = ""
+    if names.forms:
+        forms = f", or one with {', '.join(names.forms)}"
     raise reject(
         f"{names.one}: its name, or its options beneath its name{forms}", f"{show(raw)}{hint}"
     )
@@ -173,7 +179,10 @@ def _read_text(text: str, names: Names) -> NamedEntry:
         match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL)
     else:
         match = None
-    name, options = (match[1].strip(), match[2]) if match else (text, "")
+    if match:
+        name, options = match[1].strip(), match[2]
+    else:
+        name, options = text, ""
     if not names.knows(name):
         raise names.make_unknown_error(name)
     return NamedEntry(names, name, parse_options(options, names.one))
@@ -233,7 +242,9 @@ def read_section(
             path = (*path, *named.path)
             with errors_at(*named.path):
                 for words, (value, plain) in build(named).items():
-                    joined_label = None if label is None else join_label(label, words)
+                    joined_label = None
+                    if label is not None:
+                        joined_label = join_label(label, words)
                     checked = CheckedEntry(
                         value=value,
                         plain=plain,

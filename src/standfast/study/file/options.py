@@ -85,7 +85,10 @@ def options_model(kind: type[Any], name: str) -> type[OptionsEntry]:
     notes = describe_options(kind)
     fields = {}
     annotations = annotations_of(kind)
-    options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    if dataclasses.is_dataclass(kind):
+        options = dataclasses.fields(kind)
+    else:
+        options = ()
     # numbered, as pydantic forbids some words as names of fields; the alias has the true name
     for number, field in enumerate(option for option in options if option.init):
         default: dict[str, Any] = {}
@@ -176,7 +179,10 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
             return special.read(raw, default, kinds)
 
         return Annotated[Any, PlainValidator(read), WithJsonSchema(schema)]
-    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple and get_args(kind)]
+    items = []
+    for kind in kinds:
+        if get_origin(kind) is tuple and get_args(kind):
+            items.append(get_args(kind)[0])
     if items and _find_special(_members(items[0])):
         several: Any = tuple[_type_of_option(items[0]), ...]  # type: ignore[misc]
         return Annotated[several, BeforeValidator(as_tuple), Field(min_length=1)]
@@ -217,7 +223,9 @@ def json_schema_of(annotation: Any) -> dict[str, Any] | None:
     kept = tuple(
         kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, TensorOption))
     )
-    adapter = _adapt(annotation if kept == kinds else Union[kept])  # noqa: UP007
+    if kept != kinds:
+        annotation = Union[kept]  # noqa: UP007
+    adapter = _adapt(annotation)
     try:
         if adapter is None:
             return None
@@ -260,9 +268,10 @@ def neighbourhood_from(
     raw: object, default: object = None, kinds: Kinds = (Neighbourhood,)
 ) -> Neighbourhood:
     """`{linf: 0.3}` or `{l2: {radius: 2, distribution: uniform}}` as a neighbourhood of one of these kinds."""
-    neighbourhood: Any = (
-        raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
-    )
+    if isinstance(raw, Neighbourhood):
+        neighbourhood: Any = raw
+    else:
+        neighbourhood = read_configured(raw, NEIGHBOURHOODS)
     if not isinstance(neighbourhood, kinds):
         words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
         raise reject(words, with_article(type(neighbourhood).__name__))
@@ -381,15 +390,15 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
         # pages of our docstrings are indented by four, so options stand at eight and their second lines deeper
         text = f"{base.__doc__ or ''}\n"
         section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
-        entries = re.findall(
-            r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE
-        )
+        text = section[1] if section else ""
+        entries = re.findall(r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", text, re.MULTILINE)
         for names, meaning in entries:
             for name in names.split(","):
                 texts[name.strip()] = " ".join(meaning.split())
     elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
     if elsewhere:
-        texts |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))
+        module = sys.modules[kind.__module__]
+        texts |= describe_options(getattr(module, elsewhere[1], object))
     return texts
 
 
@@ -417,4 +426,8 @@ def _write(value: Any) -> Any:
 
 def plain_options(value: Any) -> dict[str, Any]:
     """All options of a configured object, defaults included."""
-    return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    options = {}
+    for f in dataclasses.fields(value):
+        if f.init:
+            options[f.name] = to_plain(getattr(value, f.name))
+    return options

@@ -60,9 +60,14 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f" (line {self.line})"
-        note = f" ({self.note})" if self.note else ""
-        return f"{shorten(join_keys(self.path), 100)}{line}: expected {self.expected}, got {self.got}{note}"
+        line = ""
+        if self.line is not None:
+            line = f" (line {self.line})"
+        note = ""
+        if self.note:
+            note = f" ({self.note})"
+        where = shorten(join_keys(self.path), 100)
+        return f"{where}{line}: expected {self.expected}, got {self.got}{note}"
 
 
 class StudyFieldError(ArgumentError):
@@ -78,7 +83,8 @@ class StudyFieldError(ArgumentError):
 
 def reject(expected: str, got: object, *path: str | int, note: str = "") -> StudyFieldError:
     """The error for one problem at `path`."""
-    return StudyFieldError([Problem(path, shorten(expected, 240), shorten(str(got), 240), note)])
+    problem = Problem(path, shorten(expected, 240), shorten(str(got), 240), note)
+    return StudyFieldError([problem])
 
 
 @contextlib.contextmanager
@@ -166,7 +172,10 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
     path = (*location[:1], *indices)
     if isinstance(context.get("error"), ArgumentError):
         return _place_beneath(path, _problems_of(context["error"], keys, ""))
-    got = "nothing" if kind == "missing" else show(details["input"])
+    if kind == "missing":
+        got = "nothing"
+    else:
+        got = show(details["input"])
     expected = (
         _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
     )
@@ -236,7 +245,10 @@ def join_names(names: Iterable[object], width: int = 150) -> str:
     """Names with commas between them, the last ones left out where they are too many."""
     words = [str(name) for name in names]
     ends = accumulate(len(word) + 2 for word in words)
-    kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
+    kept = []
+    for word, end in zip(words, ends, strict=True):
+        if end <= width + 2:
+            kept.append(word)
     if len(kept) < len(words):
         kept.append(f"... {len(words)} in all")
     return ", ".join(kept) or "there are none"
@@ -248,7 +260,8 @@ def join_keys(path: Keys) -> str:
     >>> join_keys(("metrics", 2, "worst_case", "budget"))
     'metrics[2].worst_case.budget'
     """
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    steps = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in path]
+    text = "".join(steps)
     return text.removeprefix(".") or "the file"
 
 
@@ -291,7 +304,9 @@ def with_article(noun: str) -> str:
     >>> with_article("int"), with_article("metric")
     ('an int', 'a metric')
     """
-    return f"{'an' if noun[:1] in set('aeiouAEIOU') else 'a'} {noun}"
+    is_vowel = noun[:1] in set("aeiouAEIOU")
+    article = "an" if is_vowel else "a"
+    return f"{article} {noun}"
 
 
 def shorten(text: str, width: int = 120) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, model_validator
 from torch import Tensor
 
 from standfast import data
+from standfast.data.dataset import Dataset
 from standfast.data.user_files import Content, read_data
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Background
@@ -95,11 +96,11 @@ class StoredBackground(Background):
         """The reference inputs themselves, with paths relative to `base`."""
         entry = self.entry
         with errors_at(keys=entry.known(), key="path"):
-            rows = (
-                data.load(entry.data)
-                if entry.data is not None
-                else read_data_at(base / str(entry.path))
-            )
+            rows: Dataset | Content
+            if entry.data is not None:
+                rows = data.load(entry.data)
+            else:
+                rows = read_data_at(base / str(entry.path))
             least = f"at most the {len(rows.inputs)} samples that there are"
             check(
                 entry.samples is None or entry.samples <= len(rows.inputs),

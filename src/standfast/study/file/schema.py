@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from standfast import similarity
 from standfast.metrics.base import find_neighbourhood_option
+from standfast.study.file.data_sources import DataEntry
 from standfast.study.file.entries import EXECUTORS
 from standfast.study.file.evaluations import ExplainerFunction, MetricFunction
+from standfast.study.file.model_sources import ModelEntry
 from standfast.study.file.names import (
     DATA,
     EXPLAINERS,
@@ -24,7 +26,6 @@ from standfast.study.file.names import (
 )
 from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.references import BackgroundEntry
-from standfast.study.file.sources import DataEntry, ModelEntry
 from standfast.study.file.spec import Study
 
 Schema = dict[str, Any]
@@ -42,8 +43,9 @@ def json_schema() -> Schema:
         forms = {form.form: _model(definitions, form) for form in base.__subclasses__()}
         definitions[f"{names.section}.options"] = forms.pop("")
         options = dict.fromkeys(names.listed, _refer(f"{names.section}.options"))
-        _define_entry(definitions, f"{names.section}.entry", names, options, [*forms.values()])
-        _define_section(definitions, names, f"{names.section}.entry")
+        entry = f"{names.section}.entry"
+        _define_entry(definitions, entry, names, options, [*forms.values()])
+        _define_section(definitions, names, entry)
     for names, function in ((EXPLAINERS, ExplainerFunction), (METRICS, MetricFunction)):
         _define_kinds(definitions, names, [_model(definitions, function)])
         _define_section(definitions, names, names.registry.kind)
@@ -52,10 +54,12 @@ def json_schema() -> Schema:
     _define_kinds(definitions, TASKS)
     _define_kinds(definitions, NEIGHBOURHOODS)
     one = _refer("neighbourhood")
-    definitions["neighbourhoods"] = {"anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
+    several = {"type": "array", "minItems": 1, "items": one}
+    definitions["neighbourhoods"] = {"anyOf": [one, several]}
     similarities = similarity.names()
     definitions["similarity"] = {"anyOf": [{"enum": similarities}, _beginning_with(similarities)]}
-    numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
+    number = {"type": "number"}
+    numbers = [number, {"type": "array", "minItems": 1, "items": number}]
     definitions["background"] = {
         "anyOf": [*numbers, {"type": "string"}, _model(definitions, BackgroundEntry)]
     }
@@ -79,9 +83,12 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
             required = options.get("required", ())
             options["required"] = [option for option in required if option != neighbourhood_option]
             options["properties"][neighbourhood_option]["anyOf"].append(_refer("neighbourhoods"))
-        first = names.scalar(names.registry[name]) if names.scalar else None
+        first = None
+        if names.scalar:
+            first = names.scalar(names.registry[name])
         value = [options["properties"][first]] if first else []
-        by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), *value]}
+        options_of_name = _refer(f"{what}.{name}")
+        by_name[name] = {"anyOf": [options_of_name, *value]}
     # aliases stand for entries of other packages, whose options are not known here
     by_name |= {alias: {"type": "object"} for alias in names.registry.aliases}
     _define_entry(definitions, what, names, by_name, forms)
@@ -139,7 +146,8 @@ def _refer(definition: str) -> Schema:
 def _beginning_with(names: Iterable[str]) -> Schema:
     """Texts that begin with one of the names and a colon."""
     # `(?!)` matches nothing, where there are no names
-    return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names)) or '(?!)'}):.+$"}
+    choices = "|".join(map(re.escape, names)) or "(?!)"
+    return {"type": "string", "pattern": rf"^({choices}):.+$"}
 
 
 def _model(definitions: Schema, model: type[BaseModel]) -> Schema:

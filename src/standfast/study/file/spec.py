@@ -45,6 +45,7 @@ from standfast.question.metric_labels import NamedMetric, list_extras
 from standfast.question.question import Question
 from standfast.study.file import entries
 from standfast.study.file.changes import apply_changes
+from standfast.study.file.data_sources import DataEntry
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, RequirementEntry, as_tuple
 from standfast.study.file.evaluations import (
@@ -56,6 +57,7 @@ from standfast.study.file.evaluations import (
     load_evaluation,
     metrics_from,
 )
+from standfast.study.file.model_sources import ModelEntry, try_out
 from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
 from standfast.study.file.options import (
     neighbourhood_from,
@@ -73,7 +75,7 @@ from standfast.study.file.problems import (
     reject,
 )
 from standfast.study.file.references import ReferenceReader
-from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
+from standfast.study.file.sources import build_source
 from standfast.study.file.tables import DataTable
 
 #: a form of data that is read beside the others
@@ -213,7 +215,8 @@ class Study(Entry):
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
-        return self.ask().make_grid(_try_model if check else None)
+        try_model = _try_model if check else None
+        return self.ask().make_grid(try_model)
 
     def ask(self) -> Question:
         """The question that the study asks: data in memory, files of models read, functions imported.
@@ -269,7 +272,10 @@ class Study(Entry):
                 if column not in all_columns:
                     raise make_unknown_error("a column", column, all_columns, "units", column)
         for name, columns in columns_of_data.items():
-            units = {column: unit for column, unit in self.units.items() if column in columns}
+            units = {}
+            for column, unit in self.units.items():
+                if column in columns:
+                    units[column] = unit
             if units:
                 samples = inputs.samples[name]
                 about = {**samples.about, "units": units}
@@ -325,7 +331,8 @@ class Study(Entry):
             entry = None
         if entry is None:
             return (section,), ""
-        return entry.path, entry.value.form if section == "data" else ""
+        kind = entry.value.form if section == "data" else ""
+        return entry.path, kind
 
     def _pairs(self) -> list[tuple[str, str]]:
         data_of_models: dict[str, Container[str]] = {}
@@ -511,7 +518,8 @@ def _place_metrics(
         with file_places.at("metrics", label, metric.stand_in.neighbourhood_option):
             if default is None:
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
-            placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
+            usual_options = inputs.default_options(type(metric.stand_in))
+            placed[label] = metric.place(default, usual_options)
     return placed
 
 
@@ -556,7 +564,8 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
         metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
         # the quotation marks around a name in the message
-        got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
+        missing_name = str(error.got).strip(chr(39))
+        got = f"{error.got}{suggest_name(missing_name, samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
 
 

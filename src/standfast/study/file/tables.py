@@ -17,9 +17,9 @@ from standfast.data.user_files import LABEL_COLUMNS, number_classes, read_frame
 from standfast.errors import check, suggest_name
 from standfast.frames import Table
 from standfast.question.frames import GivenFrame
+from standfast.study.file.data_sources import DataEntry
 from standfast.study.file.entries import Name, as_tuple
 from standfast.study.file.problems import in_words
-from standfast.study.file.sources import DataEntry
 
 Columns = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
 Order = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)]
@@ -53,7 +53,10 @@ class DataTable(DataEntry):
     def _load(self, base: Path, count: int | None) -> GivenFrame:
         whole, about = read_frame(base / self.table, self.types)
         label = self._find_label(list(map(str, whole.columns)))
-        unused = list(self.drop) if label is None else [label, *self.drop]
+        if label is None:
+            unused = list(self.drop)
+        else:
+            unused = [label, *self.drop]
         extras: dict[str, Tensor] = {}
         # a cell without a value is no class, and the accuracy needs all of them
         if label is not None and not whole[label].isna().any():
@@ -62,13 +65,19 @@ class DataTable(DataEntry):
             # regression has no classes
             if classes:
                 about["classes"] = classes
-        types = {name: how for name, how in self.types.items() if name not in unused}
+        types = {}
+        for name, how in self.types.items():
+            if name not in unused:
+                types[name] = how
         if self.reference is None:
             reference = whole
         else:
             reference = read_frame(base / self.reference, types)[0]
         frame = whole[:count].drop(columns=unused, errors="ignore")
-        ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
+        ordered = {}
+        for name, how in types.items():
+            if isinstance(how, tuple):
+                ordered[name] = how
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
         return GivenFrame(
             table.decode(table.encode(frame)),

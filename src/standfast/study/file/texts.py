@@ -42,7 +42,8 @@ def find_texts(returned: Any, count: int | None, about: Mapping[str, Any]) -> Te
     check(
         as_many, "function", f"as many labels as texts ({len(texts)})", f"{len(raw_labels)} labels"
     )
-    labels, classes = number_classes(pl.Series(np.asarray(raw_labels).tolist()))
+    values = np.asarray(raw_labels).tolist()
+    labels, classes = number_classes(pl.Series(values))
     if classes:
         about = {**about, "classes": classes}
     return TextContent(first_texts, labels[:count], about)

@@ -133,8 +133,10 @@ class Choice:
 
     def adds_to(self, earlier: Mapping[str, Any]) -> bool:
         """Whether it has anything that an earlier choice, as its manifest says, has not."""
-        has_more_controls = bool(set(self.controls) - set(earlier.get("controls") or ()))
-        has_further_metrics = bool(set(self.extras) - set(earlier.get("extras") or ()))
+        earlier_controls = earlier.get("controls") or ()
+        has_more_controls = bool(set(self.controls) - set(earlier_controls))
+        earlier_extras = earlier.get("extras") or ()
+        has_further_metrics = bool(set(self.extras) - set(earlier_extras))
         earlier_checked = earlier.get("checked")
         # None stands for all samples, so nothing can be more
         has_more_checks = earlier_checked is not None and (
@@ -356,10 +358,15 @@ def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:
 
 def _find_dear(costs: Costs, levels: Levels, limit: float) -> list[Pair]:
     """The pairs of which one sample takes a large part of the time; never all of them."""
-    dear = [pair for spent, pair in costs.rank_pairs(levels) if spent > _DEAR * limit]
+    dear = []
+    for spent, pair in costs.rank_pairs(levels):
+        if spent > _DEAR * limit:
+            dear.append(pair)
     is_all = len(dear) == len(costs.rank_pairs(levels))
     # the cheapest stays, or nothing would be evaluated
-    return dear[:-1] if is_all else dear
+    if is_all:
+        return dear[:-1]
+    return dear
 
 
 def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:
@@ -443,7 +450,8 @@ def describe_choice(grid: Grid, choice: Choice) -> str:
         counts[name] = [count, len(grid.data[name])]
     left_out = describe_left_out({**choice.describe(grid), "samples": counts})
     parts = "; ".join(left_out) or "everything"
-    text = f"in {_name_minutes(choice.minutes)}: {parts} (about {describe_seconds(choice.seconds)})"
+    limit = _name_minutes(choice.minutes)
+    text = f"in {limit}: {parts} (about {describe_seconds(choice.seconds)})"
     if choice.raised:
         labels = ", ".join(choice.raised)
         text += f"; new work, with higher settings than before: {labels}"
@@ -451,4 +459,5 @@ def describe_choice(grid: Grid, choice: Choice) -> str:
 
 
 def _name_minutes(minutes: float) -> str:
-    return f"{minutes:g} minute" + ("" if minutes == 1 else "s")
+    noun = "minute" if minutes == 1 else "minutes"
+    return f"{minutes:g} {noun}"

@@ -30,7 +30,8 @@ def count_checked(grid: Grid) -> int:
     """How many samples the sanity checks have without a limit."""
     if grid.sanity is None or grid.sanity.samples_together is None:
         return 0
-    return min(max(map(len, grid.data.values())), grid.sanity.samples_together)
+    most_samples = max(map(len, grid.data.values()))
+    return min(most_samples, grid.sanity.samples_together)
 
 
 def count_done(earlier: Mapping[str, Any]) -> int:
@@ -38,7 +39,8 @@ def count_done(earlier: Mapping[str, Any]) -> int:
     # pairs that are not begun are not in the counts, so not one sample is complete
     if earlier.get(NOT_BEGUN):
         return 0
-    counts = [done for done, _ in (earlier.get("samples") or {}).values()]
+    pairs = (earlier.get("samples") or {}).values()
+    counts = [done for done, _ in pairs]
     return min(counts, default=0)
 
 
@@ -66,20 +68,23 @@ class Costs:
         self.workers = workers
         self.left_out = tuple(left_out)
         self.ladders: Mapping[str, Ladder] = grid.free.ladders
-        checks = None if grid.sanity is None else grid.sanity.name
+        checks = None
+        if grid.sanity is not None:
+            checks = grid.sanity.name
         self.check_lines = [line for line in estimate.lines if line.label == checks]
         # the checks have samples of their own, and are left out in another way
         evaluated = [line for line in estimate.lines if line.label != checks]
         self.lines = [
             line for line in evaluated if (line.label, line.explainer) not in self.left_out
         ]
-        self.longest = max(len(samples) for samples in grid.data.values())
+        self.longest = max(map(len, grid.data.values()))
         self.checked = count_checked(grid)
         self.may_leave_out_checks = grid.free.sanity and self.checked > 0
 
     def without(self, pairs: Collection[Pair]) -> Costs:
         """The costs of all else."""
-        return Costs(self.grid, self.estimate, self.workers, [*self.left_out, *pairs])
+        left_out = [*self.left_out, *pairs]
+        return Costs(self.grid, self.estimate, self.workers, left_out)
 
     def find_levels(self, settings: Mapping[str, Mapping[str, Any]]) -> Levels:
         """The places of settings on their ladders."""
@@ -111,7 +116,8 @@ class Costs:
                 continue
             length = len(self.grid.data[line.data])
             doubt = _DOUBT if at_least and line.basis == "model" else 1.0
-            total += self._rescale(line, levels) * min(samples, length) / length / doubt
+            share_of_samples = min(samples, length) / length
+            total += self._rescale(line, levels) * share_of_samples / doubt
         share = _share_of(checked, self.checked)
         for line in self.check_lines:
             if not math.isnan(line.seconds):
@@ -137,7 +143,8 @@ class Costs:
         """Whether nothing is left out."""
         if self.left_out:
             return False
-        has_own_settings = all(level == len(self.ladders[label]) for label, level in levels.items())
+        own_levels = {label: len(self.ladders[label]) for label in levels}
+        has_own_settings = dict(levels) == own_levels
         has_all_controls = set(controls) == set(self.grid.free.controls)
         return has_own_settings and checked is None and has_all_controls and samples >= self.longest
 
@@ -234,7 +241,9 @@ class Costs:
         done = count_done(earlier)
         if not done:
             return 0.0
-        return self.sum_seconds(levels, earlier.get("checked"), earlier.get("controls") or (), done)
+        checked = earlier.get("checked")
+        controls = earlier.get("controls") or ()
+        return self.sum_seconds(levels, checked, controls, done)
 
     def rank_pairs(self, levels: Levels) -> list[tuple[float, Pair]]:
         """What each metric takes with each explainer for one sample of each data set; what takes longest comes first.
@@ -246,7 +255,8 @@ class Costs:
             if line.explainer in self.grid.controls or math.isnan(line.seconds):
                 continue
             pair = line.label, line.explainer
-            one_sample = self._rescale(line, levels) / len(self.grid.data[line.data]) / self.workers
+            samples = len(self.grid.data[line.data])
+            one_sample = self._rescale(line, levels) / samples / self.workers
             seconds[pair] = seconds.get(pair, 0.0) + one_sample
         ranked = [(spent, pair) for pair, spent in seconds.items()]
         return sorted(ranked, reverse=True)
@@ -255,7 +265,8 @@ class Costs:
         """Seconds of a line for so many samples; NaN if that is not known. Checks have samples of their own."""
         if line in self.check_lines:
             return line.seconds * _share_of(checked, self.checked)
-        return self._rescale(line, levels) * samples / len(self.grid.data[line.data])
+        all_samples = len(self.grid.data[line.data])
+        return self._rescale(line, levels) * samples / all_samples
 
     def find_cheapest_rise(
         self, levels: Levels, checked: int | None, controls: Sequence[str]
@@ -286,13 +297,15 @@ class Costs:
             labels, needed_seconds = cheapest
             if needed_seconds > seconds:
                 return raised
-            raised.update(dict.fromkeys(labels, raised[labels[0]] + 1))
+            next_level = raised[labels[0]] + 1
+            raised.update(dict.fromkeys(labels, next_level))
 
     def _list_groups(self) -> list[list[str]]:
         """The labels of a metric with the same ladder, such as in several neighbourhoods, are raised together."""
         groups: dict[tuple[str, str], list[str]] = {}
         for label, ladder in self.ladders.items():
-            groups.setdefault((self.grid.metrics[label].name, repr(ladder)), []).append(label)
+            name = self.grid.metrics[label].name
+            groups.setdefault((name, repr(ladder)), []).append(label)
         return list(groups.values())
 
 
@@ -307,13 +320,16 @@ def list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
 
 def _share_of(checked: int | None, all_checked: int) -> float:
     """The share of the checks' samples; None stands for all of them."""
-    return 1.0 if checked is None else checked / max(all_checked, 1)
+    if checked is None:
+        return 1.0
+    return checked / max(all_checked, 1)
 
 
 def _count_beyond(metric: Metric, inputs: Tensor) -> int:
     """The evaluations of one of these inputs `(N, ...)` beyond the explanation of itself."""
     # the explanation of the input itself is in the start already
-    return max(metric.bind(inputs=inputs).cost(None).evaluations - 1, 0)
+    cost = metric.bind(inputs=inputs).cost(None)
+    return max(cost.evaluations - 1, 0)
 
 
 def forecast_job(costs: Costs, job: Job, levels: Levels, checked: int | None) -> float:

@@ -67,13 +67,15 @@ class Estimate:
         return "\n".join(filter(None, [format_costs(self), self.advice]))
 
     def __repr__(self) -> str:
-        memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
+        memory = ""
+        if not math.isnan(self.memory):
+            memory = f", {self.memory / 1e9:.2g} GB"
+        unknown = ""
         if self.unknown:
             unknown = f", and an unknown time for {', '.join(self.unknown)}"
-        else:
-            unknown = ""
         failed = "".join(f"; {text}" for text in self.describe_failures())
-        time_needed = f"{self.evaluations:,} evaluations, {describe_seconds(self.seconds)} with one worker{unknown}"
+        seconds = describe_seconds(self.seconds)
+        time_needed = f"{self.evaluations:,} evaluations, {seconds} with one worker{unknown}"
         return f"Estimate({time_needed}{memory}; frame() has a row for each metric{failed})"
 
     def describe_failures(self) -> list[str]:
@@ -81,10 +83,13 @@ class Estimate:
         broken: dict[str, list[str]] = {}
         for line in self.lines:
             if line.error:
-                broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
+                job = f"{line.label} with {line.explainer}"
+                broken.setdefault(line.error, []).append(job)
         texts: list[str] = []
         for error, jobs in broken.items():
-            more = f", and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            more = ""
+            if len(jobs) > 1:
+                more = f", and {len(jobs) - 1} more"
             texts.append(f"trials failed, and their jobs will: {jobs[0]}{more}: {error}")
         return texts
 
@@ -104,7 +109,8 @@ class Estimate:
     @property
     def unknown(self) -> list[str]:
         """The labels of metrics whose cost is random, and was not seen in the time of the estimate."""
-        return list(dict.fromkeys(line.label for line in self.lines if line.basis == "unknown"))
+        labels = [line.label for line in self.lines if line.basis == "unknown"]
+        return list(dict.fromkeys(labels))
 
     @property
     def memory(self) -> float:
@@ -129,8 +135,10 @@ def describe_seconds(seconds: float) -> str:
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             # two digits: more would claim what a forecast does not know
-            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
-    return f"{float(f'{seconds:.2g}'):g} s"
+            count = float(f"{seconds / size:.2g}")
+            return f"{count:g} {unit}"
+    count = float(f"{seconds:.2g}")
+    return f"{count:g} s"
 
 
 #: what stands behind a number that no trial has shown
@@ -160,7 +168,8 @@ def mark_seconds(words: str, lines: Sequence[Line]) -> str:
 def format_costs(estimate: Estimate) -> str:
     """A table of the times: a row for each explainer, a column for each metric; and what all of it takes."""
     text_lines: list[str] = []
-    pairs = list(dict.fromkeys((line.data, line.model) for line in estimate.lines))
+    pairs_of_lines = [(line.data, line.model) for line in estimate.lines]
+    pairs = list(dict.fromkeys(pairs_of_lines))
     for pair in pairs:
         lines_of_pair = [line for line in estimate.lines if (line.data, line.model) == pair]
         if len(pairs) > 1:
@@ -182,7 +191,10 @@ def _format_table(lines: Sequence[Line]) -> list[str]:
     explainers = list(dict.fromkeys(line.explainer for line in lines))
     columns = [["", *explainers]]
     for label, head in zip(labels, _shorten_labels(labels), strict=True):
-        cells = {line.explainer: _format_cell(line) for line in lines if line.label == label}
+        cells = {}
+        for line in lines:
+            if line.label == label:
+                cells[line.explainer] = _format_cell(line)
         columns.append([head, *(cells.get(name, "") for name in explainers)])
     names, *numbers = columns
     name_width = max(map(len, names))

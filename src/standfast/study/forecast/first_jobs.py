@@ -56,7 +56,10 @@ def sort_jobs(
 
 def find_first_jobs(jobs: Sequence[Job], is_long: Callable[[Job], bool]) -> list[Job]:
     """The jobs of the first samples that are not long; if all of them are, the first one."""
-    of_first_samples = [job for job in jobs if job.start == 0 and job.repeat == 0]
+    of_first_samples = []
+    for job in jobs:
+        if job.start == 0 and job.repeat == 0:
+            of_first_samples.append(job)
     short = [job for job in of_first_samples if not is_long(job)]
     return short or of_first_samples[:1]
 

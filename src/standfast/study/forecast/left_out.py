@@ -22,8 +22,10 @@ def describe_left_out(limit: Mapping[str, Any]) -> list[str]:
         limit: what the manifest says of it (`Choice.describe`).
     """
     parts = _describe_samples(limit.get("samples") or {})
-    parts += _describe_pairs([*(limit.get(LEFT_OUT_PAIRS) or []), *(limit.get(NOT_BEGUN) or [])])
-    parts += _describe_settings(limit.get("settings") or {}, limit.get("without limit") or {})
+    pairs = [*(limit.get(LEFT_OUT_PAIRS) or []), *(limit.get(NOT_BEGUN) or [])]
+    parts += _describe_pairs(pairs)
+    usual_settings = limit.get("without limit") or {}
+    parts += _describe_settings(limit.get("settings") or {}, usual_settings)
     dropped_controls = limit.get("left out controls") or []
     if dropped_controls:
         names = ", ".join(dropped_controls)

@@ -259,7 +259,8 @@ class LimitedRun:
             )
         plan = self._plans[what]
         jobs = [job for job in plan.jobs if _pair_of(job) not in choice.left_out]
-        return replace(plan, jobs=sort_jobs(jobs, choice.unknown, self._is_long(choice, estimate)))
+        in_order = sort_jobs(jobs, choice.unknown, self._is_long(choice, estimate))
+        return replace(plan, jobs=in_order)
 
     def _find_forecasts(self, choice: Choice, estimate: Estimate) -> ForecastJob:
         """What an estimate says of each job of a choice."""

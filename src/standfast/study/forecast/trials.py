@@ -48,6 +48,8 @@ _SPEEDS = 0.5
 _ITSELF = 1 / 3
 #: a model runs so many rows in the time of a single one, which is filled up
 _ROWS = 2 * ROW_ALIGNMENT
+#: what jobs have in common: the data, the model, the explainer and the label of the metric
+_Names = tuple[str, str, str, str]
 
 
 def estimate_plan(
@@ -66,28 +68,30 @@ def estimate_plan(
     """
     fits = type(seconds) in (int, float) and seconds > 0
     check(fits, "seconds", "a number above 0", repr(seconds))
-    groups: dict[tuple[str, str, str, str], list[Job]] = {}
+    groups: dict[_Names, list[Job]] = {}
     for job in plan.jobs:
-        groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    jobs_left: dict[tuple[str, str, str, str], list[Job]] = {}
+        job_names = (job.data, job.model, job.explainer, job.label)
+        groups.setdefault(job_names, []).append(job)
+    jobs_left: dict[_Names, list[Job]] = {}
     for job_names, jobs in groups.items():
         jobs_left[job_names] = [job for job in jobs if job.identity not in done]
     ends = time.perf_counter() + seconds
-    lines: dict[tuple[str, str, str, str], Line] = {}
+    lines: dict[_Names, Line] = {}
     # a data set and a model: what is measured of them serves all metrics
-    pairs = list(dict.fromkeys(job_names[:2] for job_names, jobs in jobs_left.items() if jobs))
-    for number, pair in enumerate(pairs):
-        jobs_of_pair = {
-            job_names: jobs
-            for job_names, jobs in jobs_left.items()
-            if jobs and job_names[:2] == pair
-        }
+    jobs_of_pairs: dict[tuple[str, str], dict[_Names, list[Job]]] = {}
+    for job_names, jobs in jobs_left.items():
+        if jobs:
+            data, model, _, _ = job_names
+            jobs_of_pairs.setdefault((data, model), {})[job_names] = jobs
+    for number, (pair, jobs_of_pair) in enumerate(jobs_of_pairs.items()):
         # what one pair does not use is left to the others
-        share = (ends - time.perf_counter()) / (len(pairs) - number)
+        share = (ends - time.perf_counter()) / (len(jobs_of_pairs) - number)
         lines.update(_estimate_pair(plan.grid, pair, jobs_of_pair, share, progress))
     for job_names, jobs in groups.items():
-        line = lines.get(job_names) or Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
-        lines[job_names] = replace(line, jobs=len(jobs), done=len(jobs) - len(jobs_left[job_names]))
+        none = Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        line = lines.get(job_names) or none
+        done_jobs = len(jobs) - len(jobs_left[job_names])
+        lines[job_names] = replace(line, jobs=len(jobs), done=done_jobs)
     return Estimate(tuple(lines[job_names] for job_names in groups))
 
 
@@ -110,31 +114,32 @@ def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
             # no time for explanations: only the trial of the metric is asked for
             trials.measure_speeds([line.explainer for line in unknown], 0.0)
         job_names = (line.data, line.model, line.explainer, line.label)
-        jobs = [
-            job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == job_names
-        ]
+        jobs = []
+        for job in plan.jobs:
+            if (job.data, job.model, job.explainer, job.label) == job_names:
+                jobs.append(job)
         share = (ends - time.perf_counter()) / (len(unknown) - number)
         tried[line] = trials.fill_in(line, jobs, max(share, 0.0), must_try=True)
-    return replace(estimate, lines=tuple(tried.get(line, line) for line in estimate.lines))
+    lines = [tried.get(line, line) for line in estimate.lines]
+    return replace(estimate, lines=tuple(lines))
 
 
 def _estimate_pair(
     grid: Grid,
     pair: tuple[str, str],
-    jobs_left: Mapping[tuple[str, str, str, str], Sequence[Job]],
+    jobs_left: Mapping[_Names, Sequence[Job]],
     seconds: float,
     progress: Callable[[str], None] | None,
-) -> dict[tuple[str, str, str, str], Line]:
+) -> dict[_Names, Line]:
     """The lines of a data set and a model, within so many seconds; what is cheap is tried first."""
     data, model = pair
     ends = time.perf_counter() + seconds
     trials = _Trials(grid, data, model)
     if progress:
         progress(f"measuring the speed of {model} on {data}")
-    trials.measure_speeds(
-        list(dict.fromkeys(job_names[2] for job_names in jobs_left)), _SPEEDS * seconds
-    )
-    lines: dict[tuple[str, str, str, str], Line] = {}
+    explainers = list(dict.fromkeys(explainer for _, _, explainer, _ in jobs_left))
+    trials.measure_speeds(explainers, _SPEEDS * seconds)
+    lines: dict[_Names, Line] = {}
     # cheap ones first, so that the time that they save is left for the others
     by_work = sorted(jobs_left, key=lambda job_names: jobs_left[job_names][0].work)
     for number, job_names in enumerate(by_work):
@@ -188,12 +193,15 @@ class _Trial:
     @property
     def is_known(self) -> bool:
         """Whether enough was seen of it: of a few evaluations, some may be far from the usual ones."""
-        return self.ended or (self.started > 0 and self.evaluations - self.started >= _TELLING)
+        if self.ended:
+            return True
+        return self.started > 0 and self.evaluations - self.started >= _TELLING
 
     def scaled_to(self, evaluations: float) -> float:
         """Seconds for so many evaluations: what the start takes is paid once."""
         # at least one, since a run may end with the start
-        rate = (self.seconds - self.start) / max(self.evaluations - self.started, 1)
+        evaluations_after_start = max(self.evaluations - self.started, 1)
+        rate = (self.seconds - self.start) / evaluations_after_start
         return self.start + rate * max(evaluations - self.started, 0)
 
 
@@ -201,7 +209,9 @@ class _Trials:
     """Runs metrics on a model of a grid and a data set, each for a limited time."""
 
     def __init__(self, grid: Grid, data: str, model: str) -> None:
-        self.grid, self.samples, self.pair = grid, grid.data[data], (data, model)
+        self.grid = grid
+        self.samples = grid.data[data]
+        self.pair = (data, model)
         loaded = grid.models[model].model(self.samples, grid.device)
         # as jobs prepare it, so that a trial does the same work
         self.inputs, self.targets = inputs_for(loaded, self.samples)
@@ -256,7 +266,9 @@ class _Trials:
 
     def _count_filled(self, rows: int) -> int:
         """How many rows the model could run in the time of so many: a small batch is filled up."""
-        return rows if self.model.runs_rows_once else max(rows, _ROWS)
+        if self.model.runs_rows_once:
+            return rows
+        return max(rows, _ROWS)
 
     def _count_together(self, explainer: Explainer) -> int:
         """How many inputs are explained in the time of one, whose rows are filled up."""
@@ -275,14 +287,18 @@ class _Trials:
 
     def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
         """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
-        rows, together = explainer.rows_per_input, self._count_together(explainer)
+        rows = explainer.rows_per_input
+        together = self._count_together(explainer)
         by_rows = _Speed(count_passes(explainer) * self.prediction, measured=False)
         part = self.samples.find_first(self.model, together)
         count = len(part.take(self.inputs))
-        if self._count_filled(count * rows) / rows * by_rows.seconds > limit:
+        filled_inputs = self._count_filled(count * rows) / rows
+        if filled_inputs * by_rows.seconds > limit:
             return by_rows
         inputs = part.take(self.inputs)
-        targets = None if self.targets is None else self.targets[part.rows]
+        targets = None
+        if self.targets is not None:
+            targets = self.targets[part.rows]
         # its caches must not be warm when the metric is tried
         model = copy.copy(part.model)
 
@@ -306,7 +322,8 @@ class _Trials:
         ):
             # the trials of metrics say what fails; an explainer may call sys.exit
             return by_rows
-        return _Speed((time.perf_counter() - began) / max(count, together), measured=True)
+        seconds = time.perf_counter() - began
+        return _Speed(seconds / max(count, together), measured=True)
 
     def fill_in(
         self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False
@@ -324,13 +341,15 @@ class _Trials:
         metric = self.grid.measured[job.label].bind(
             extras=self.samples.extras, inputs=self.inputs, rows=rows
         )
-        line = replace(line, samples=sum(job.stop - job.start for job in jobs))
+        samples = sum(job.stop - job.start for job in jobs)
+        line = replace(line, samples=samples)
         explanation_speed = self.speeds[job.explainer]
         try:
             metric = metric.bind(module=self.model.module)
             # the samples themselves are explained first, and nothing is seen of a metric before
             together = self._count_together(self.grid.explainers[job.explainer])
-            is_slow = explanation_speed.seconds * max(_count(rows), together) > limit
+            seconds_of_explanations = explanation_speed.seconds * max(_count(rows), together)
+            is_slow = seconds_of_explanations > limit
             if is_slow and not must_try:
                 return self._fill_in_by_speed(line, metric, explanation_speed)
             return self._fill_in_by_trials(line, metric, job, limit)
@@ -348,35 +367,41 @@ class _Trials:
     def _fill_in_by_speed(self, line: Line, metric: Metric, speed: _Speed) -> Line:
         """The line with what all explanations and predictions of the metric take, one after the other."""
         cost = metric.cost(self.model.classes)
-        seconds = line.samples * (
-            cost.explanations * speed.seconds + cost.predictions * self.prediction
-        )
+        seconds_of_sample = cost.explanations * speed.seconds + cost.predictions * self.prediction
+        seconds = line.samples * seconds_of_sample
         line = replace(
             line, evaluations=line.samples * cost.evaluations, start=line.samples * speed.seconds
         )
         if metric.has_random_cost:
             return replace(line, seconds=math.nan, basis="unknown")
-        return replace(line, seconds=seconds, basis="explanations" if speed.measured else "model")
+        basis: Basis = "explanations" if speed.measured else "model"
+        return replace(line, seconds=seconds, basis=basis)
 
     def _fill_in_by_trials(self, line: Line, metric: Metric, job: Job, limit: float) -> Line:
         """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
         rows = self._choose(job).rows
-        found, basis = self._predict(metric, job, limit)
-        if not found.is_known:
+        trial, basis = self._predict(metric, job, limit)
+        if not trial.is_known:
             return self._fill_in_by_speed(line, metric, self.speeds[job.explainer])
         scale = line.samples / _count(rows)
+        seconds = scale * trial.seconds
+        start = min(scale * trial.start, seconds)
+        evaluations = round(scale * trial.evaluations)
+        if basis == "unknown":
+            seconds = math.nan
         return replace(
             line,
-            evaluations=round(scale * found.evaluations),
-            seconds=math.nan if basis == "unknown" else scale * found.seconds,
-            memory=found.memory,
+            evaluations=evaluations,
+            seconds=seconds,
+            memory=trial.memory,
             basis=basis,
-            start=min(scale * found.start, scale * found.seconds),
+            start=start,
         )
 
     def _choose(self, job: Job) -> SamplesPart:
         """The model with those samples of a job that are tried."""
-        return self.samples.split_answered(self.model, slice(job.start, job.stop))[0]
+        parts = self.samples.split_answered(self.model, slice(job.start, job.stop))
+        return parts[0]
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
         """What the metric will take for a job, and how that is known."""
@@ -391,15 +416,13 @@ class _Trials:
         if most_evaluations is not None and pilot.most_evaluations is None:
             metric = remove_limit(metric)  # the pilot has none either
         count = _count(self._choose(job).rows)
-        expected_evaluations, pilot_evaluations = (
-            count * tried.cost(self.model.classes).evaluations for tried in (metric, pilot)
-        )
+        classes = self.model.classes
+        expected_evaluations = count * metric.cost(classes).evaluations
+        pilot_evaluations = count * pilot.cost(classes).evaluations
         pilot_trial = own_trial
         pilot_limit = (1 - _ITSELF) * limit
-        if (
-            pilot_evaluations < expected_evaluations
-            and own_trial.scaled_to(pilot_evaluations) < _HOPELESS * pilot_limit / 2
-        ):
+        is_smaller = pilot_evaluations < expected_evaluations
+        if is_smaller and own_trial.scaled_to(pilot_evaluations) < _HOPELESS * pilot_limit / 2:
             pilot_trial = self._run_warm(pilot, job, pilot_limit)
         # what the pilot took more or less than it was expected to, the metric will, too
         if pilot_trial.ended:
@@ -413,14 +436,15 @@ class _Trials:
         evaluations = max(evaluations, own_trial.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
-        seconds = math.sqrt(
-            (pilot_trial if pilot_trial.ended else own_trial).scaled_to(evaluations)
-            * own_trial.scaled_to(evaluations)
-        )
+        pilot_or_trial = pilot_trial if pilot_trial.ended else own_trial
+        seconds_by_pilot = pilot_or_trial.scaled_to(evaluations)
+        seconds_by_trial = own_trial.scaled_to(evaluations)
+        seconds = math.sqrt(seconds_by_pilot * seconds_by_trial)
         predicted = replace(own_trial, seconds=seconds, evaluations=evaluations)
         if metric.has_random_cost and not pilot_trial.ended:
             return predicted, "unknown"
-        return predicted, "pilot" if pilot_trial.ended else "trial"
+        basis: Basis = "pilot" if pilot_trial.ended else "trial"
+        return predicted, basis
 
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
@@ -433,7 +457,9 @@ class _Trials:
         part = self._choose(job)
         model = part.model
         inputs = part.take(self.inputs)
-        targets = None if self.targets is None else self.targets[part.rows]
+        targets = None
+        if self.targets is not None:
+            targets = self.targets[part.rows]
         count = 0
         start = (0.0, 0)
         half = (0.0, 0)
@@ -449,7 +475,8 @@ class _Trials:
             if not start[1]:
                 start = now if count >= len(inputs) else start
             elif not half[1]:
-                half = now if now[0] > limit / 2 else half
+                if now[0] > limit / 2:
+                    half = now
             elif now[0] > limit:
                 # after half of the time there was at least one chunk, also of a slow model
                 raise _EnoughSeen

@@ -78,7 +78,8 @@ class BiLSTM(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of series (N, in_channels, steps)."""
         # a series is read in whole patches
-        series = F.pad(inputs, (0, -inputs.shape[2] % self.patch)).unfold(2, self.patch, self.patch)
+        missing = -inputs.shape[2] % self.patch
+        series = F.pad(inputs, (0, missing)).unfold(2, self.patch, self.patch)
         features = series.transpose(1, 2).flatten(2)  # (N, time, channels x patch)
         for lstm, dense in zip(self.lstms, self.dense, strict=True):
             features = dense(self._read(lstm, features))
@@ -89,10 +90,8 @@ class BiLSTM(nn.Module):
         """The outputs (N, time, 2 units) of an LSTM."""
         # cuDNN has no second derivative in evaluation mode
         slow_cuda = features.is_cuda and torch.is_grad_enabled() and not self.training
-        with (
-            torch.backends.cudnn.flags(enabled=False) if slow_cuda else nullcontext(),
-            _without_onednn(),
-        ):
+        flags = torch.backends.cudnn.flags(enabled=False) if slow_cuda else nullcontext()
+        with flags, _without_onednn():
             out: Tensor = lstm(features)[0]
         return out
 

@@ -105,8 +105,9 @@ def make_stage(
     stage: OrderedDict[str, nn.Module] = OrderedDict()
     for number in range(1, blocks + 1):
         is_first = number == 1
-        block = BasicBlock(
-            in_channels if is_first else channels, channels, stride if is_first else 1, activation
-        )
+        if is_first:
+            block = BasicBlock(in_channels, channels, stride, activation)
+        else:
+            block = BasicBlock(channels, channels, 1, activation)
         stage[f"block{number}"] = block
     return nn.Sequential(stage)

@@ -106,4 +106,5 @@ def encode_positions(tokens: Tensor) -> Tensor:
         * (-math.log(1e4) / width)
     )
     angle = position * rate
-    return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1).to(tokens.dtype)
+    waves = torch.stack([angle.sin(), angle.cos()], dim=2)
+    return waves.flatten(1).to(tokens.dtype)

@@ -54,7 +54,8 @@ class TextTransformer(nn.Module):
             tokens = block(tokens, present)
         there = present[..., None].to(tokens)
         # a text without any word has a mean of 0
-        mean = (self.norm(tokens) * there).sum(1) / there.sum(1).clamp(min=1)
+        count = there.sum(1).clamp(min=1)
+        mean = (self.norm(tokens) * there).sum(1) / count
         logits: Tensor = self.head(mean)
         return logits
 

@@ -60,7 +60,8 @@ class CEvalPresentation(Presentation):
         details.append(Detail("median c(empty)", middle_empty, decimals=3))
         gap = read_numbers(frame, "search_gap")
         if np.isfinite(gap).any():
-            worse = np.where(np.isnan(gap), np.inf, gap)[is_found]
+            gap_or_more = np.where(np.isnan(gap), np.inf, gap)
+            worse = gap_or_more[is_found]
             median = float(np.median(100 * worse))
             details.append(Detail("second best search is worse by, median %", median, decimals=1))
         lower = read_numbers(frame, "certified_c")

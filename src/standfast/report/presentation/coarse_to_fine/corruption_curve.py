@@ -38,7 +38,8 @@ class CorruptionCurvePresentation(Presentation):
         ):
             shares = read_numbers(frame, column)
             if (shares > 0).any():
-                details.append(Detail(label, 100 * float(np.nanmean(shares)), decimals=0))
+                mean = 100 * float(np.nanmean(shares))
+                details.append(Detail(label, mean, decimals=0))
         label = "maps without positive relevance, which count with a drop of 0"
         return [*details, *count_flag(frame, "no_positive", label)]
 
@@ -66,8 +67,12 @@ def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -
             low, high = summary.interval(mean)
             points = (summary.share, getattr(summary, mean), low, high)
             # where nothing is replaced, nothing is lost
-            lines.append(make_line(name, *(np.insert(values, 0, 0.0) for values in points)))
-    which, direction = ("most", "higher") if order == "top" else ("least", "lower")
+            with_start = [np.insert(values, 0, 0.0) for values in points]
+            lines.append(make_line(name, *with_start))
+    if order == "top":
+        which, direction = "most", "higher"
+    else:
+        which, direction = "least", "lower"
     title = f"Mean drop, {which} relevant positions first"
     heading = f"What happens when the {which} relevant positions go first?"
     words = Words(title, caption, f"drop-{order}", heading)

@@ -56,7 +56,9 @@ class Drops:
 
     def may_be_read(self, name: str) -> bool:
         """Whether the fine numbers of an explainer may be read: its gate is passed, or there are no gates."""
-        return not self.gates or (name in self.gates and self.gates[name].passed)
+        if not self.gates:
+            return True
+        return name in self.gates and self.gates[name].passed
 
     @cached_property
     def absolute(self) -> dict[str, CorruptionSummary]:
@@ -66,14 +68,17 @@ class Drops:
     @cached_property
     def fewest(self) -> int:
         """The number of complete samples of the explainer that has the fewest of them, and has any."""
-        counts = [int(curves.find_complete().sum()) for curves in self.curves.values()]
+        counts = []
+        for curves in self.curves.values():
+            counts.append(int(curves.find_complete().sum()))
         return min((count for count in counts if count), default=0)
 
 
 def load_drops(results: MetricResults) -> Drops | None:
     """The stored drops; None if no explainer has any."""
     orders = results.options.get("order") or ()
-    names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in orders))
+    drops = [f"drop_{order}" for order in orders]
+    names = ("corrupted_share", "fractions", *drops)
     rows: dict[str, dict[int, dict[str, Array]]] = {}
     for explainer in results.present:
         stored = results.lines(explainer, names, MOST_SAMPLES)
@@ -82,8 +87,10 @@ def load_drops(results: MetricResults) -> Drops | None:
             rows[explainer] = arrays_of
     if not rows:
         return None
-    samples = np.array(sorted(set().union(*rows.values())), dtype=int)
-    example = next(iter(next(iter(rows.values())).values()))
+    all_samples = set().union(*rows.values())
+    samples = np.array(sorted(all_samples), dtype=int)
+    first_explainer = next(iter(rows.values()))
+    example = next(iter(first_explainer.values()))
     # NaN for samples that an explainer has not met, but the shares are the same for all
     missing = {
         name: array if name == "fractions" else np.full(array.shape, np.nan)

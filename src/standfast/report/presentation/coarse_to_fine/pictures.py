@@ -38,14 +38,16 @@ def choose_samples(results: MetricResults) -> list[int]:
     samples = means["sample"].to_list()
     if not samples:
         return []
-    return list(dict.fromkeys([samples[0], samples[len(samples) // 2], samples[-1]]))
+    middle = samples[len(samples) // 2]
+    return list(dict.fromkeys([samples[0], middle, samples[-1]]))
 
 
 def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
     arrays = shown.arrays
     input_ = arrays["origins"]
     step = int(np.abs(arrays["fractions"] - SHARE).argmin())
-    marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= step + 1)
+    replaced_at = arrays["replaced_at"]
+    marked = (replaced_at > 0) & (replaced_at <= step + 1)
     drop = format_number(float(arrays["drop_top"][step]))
     spatial = input_.ndim >= 3 and input_.ndim == marked.ndim
     if spatial:

@@ -43,8 +43,10 @@ def _draw(
 ) -> Table:
     rows = []
     for name in drops.absolute:
-        rows.append((name, [_make_cell(drops, name, key) for key, _, _ in columns]))
-    return Table(heading, [(title, note) for _, title, note in columns], rows, caption)
+        cells = [_make_cell(drops, name, key) for key, _, _ in columns]
+        rows.append((name, cells))
+    heads = [(title, note) for _, title, note in columns]
+    return Table(heading, heads, rows, caption)
 
 
 def _make_cell(drops: Drops, name: str, key: str) -> TableCell:
@@ -55,7 +57,8 @@ def _make_cell(drops: Drops, name: str, key: str) -> TableCell:
         return TableCell(str(summary.samples), left_out)
     if key == "gate":
         return _show_gate(drops, name)
-    faint = key.endswith(("skewness", "kurtosis")) and not drops.may_be_read(name)
+    needs_gate = key.endswith(("skewness", "kurtosis"))
+    faint = needs_gate and not drops.may_be_read(name)
     if not summary.samples:
         return TableCell("–", "", faint)
     low, high = summary.interval(key)
@@ -69,4 +72,5 @@ def _show_gate(drops: Drops, name: str) -> TableCell:
         return TableCell("–")
     gate = drops.gates[name]
     cell = make_cell(gate.difference, gate.low, gate.high)
-    return TableCell("passed" if gate.passed else "not passed", f"{cell.text} {cell.small}".strip())
+    outcome = "passed" if gate.passed else "not passed"
+    return TableCell(outcome, f"{cell.text} {cell.small}".strip())

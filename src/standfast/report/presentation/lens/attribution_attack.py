@@ -67,14 +67,16 @@ class AttributionAttackPresentation(Presentation):
         say = words_of(self).say
         loaded = {name: load_curves(results, name) for name in results.present}
         curves = {name: stored for name, stored in loaded.items() if stored is not None}
-        shape = next(iter(curves.values())).shape if curves else None
+        shape = None
+        if curves:
+            shape = next(iter(curves.values())).shape
         captions = {name: say(name) for name in ("by_window", "by_k")}
-        return [
-            draw_distribution(results),
-            draw_means(results, shape, say("means")),
-            *(draw_curves(results, curves, captions) if curves else ()),
-            draw_gallery(results, say),
-        ]
+        figures: list[Figure | None] = [draw_distribution(results)]
+        figures.append(draw_means(results, shape, say("means")))
+        if curves:
+            figures += draw_curves(results, curves, captions)
+        figures.append(draw_gallery(results, say))
+        return figures
 
 
 def shares_of_loss(means: Array) -> Array:
@@ -93,15 +95,19 @@ def shares_of_loss(means: Array) -> Array:
     # anything smaller is rounding: a single position of a single sample is more
     is_lossy = lost > 1e-9
     moved = means[..., 1:] - means[..., :1]
-    shares: Array = np.where(is_lossy, moved / np.where(is_lossy, lost, 1.0), np.nan)
+    divisor = np.where(is_lossy, lost, 1.0)
+    shares: Array = np.where(is_lossy, moved / divisor, np.nan)
     return shares
 
 
 def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     """The means of some columns over each sample's repeats, `(n, columns)`, of the rows where all are finite."""
-    values: Array = np.stack([read_numbers(rows, column) for column in columns], axis=1)
+    numbers = [read_numbers(rows, column) for column in columns]
+    values: Array = np.stack(numbers, axis=1)
     fine = pl.Series(np.isfinite(values).all(axis=1))
-    series = [pl.Series(str(number), column) for number, column in enumerate(values.T)]
+    series = []
+    for number, column in enumerate(values.T):
+        series.append(pl.Series(str(number), column))
     of_samples = rows.select("sample").with_columns(series)
     means = of_samples.filter(fine).group_by("sample").mean()
     return means.sort("sample").drop("sample").to_numpy()
@@ -116,7 +122,9 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
         valid = results.spec.select_valid(results.rows_for(name))
         cells = [_show_similarity(valid, similarity) for similarity in similarities]
         cells += _show_kept(per_sample(valid, _KEPT))
-        rows.append((name, [*cells, *[TableCell("–")] * (width - len(cells))]))
+        # cells that nothing is known for
+        cells += [TableCell("–")] * (width - len(cells))
+        rows.append((name, cells))
     if shape is not None:
         k = resolve_k(results.options.get("k"), count_positions(shape))
         empty = [TableCell("–")] * len(similarities)
@@ -127,7 +135,8 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
 
 def _show_chance(shape: tuple[int, ...], k: int) -> list[TableCell]:
     """What two random sets of k positions have in common, and where the others lie."""
-    chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
+    windows = (0, 1, 2)
+    chance = np.array([overlap_by_chance(shape, k, w) for w in windows])
     shares = (*chance, *shares_of_loss(chance))
     return [make_cell(share, np.nan, np.nan, share=True) for share in shares]
 

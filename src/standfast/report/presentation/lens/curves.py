@@ -43,7 +43,8 @@ class Curves:
 def load_curves(results: MetricResults, explainer: str) -> Curves | None:
     """The stored curves of the samples that count; None where there are none."""
     rows, arrays = stack_arrays(results, explainer, _ARRAYS)
-    kept = np.array([bool(row.get("label_kept")) for row in rows])
+    labels_kept = [bool(row.get("label_kept")) for row in rows]
+    kept = np.array(labels_kept)
     if not kept.any():
         return None
     w = arrays["curve_w"][0]
@@ -51,10 +52,13 @@ def load_curves(results: MetricResults, explainer: str) -> Curves | None:
     without_window = arrays["curve_intersection"][kept, :, None]
     values = {}
     for name in _WINDOWED:
-        with_windows = arrays[name][kept][:, :, w > 0][:, :, columns]
-        values[name] = np.concatenate([without_window, with_windows], axis=2).astype(float)
+        all_windows = arrays[name][kept]
+        with_windows = all_windows[:, :, w > 0][:, :, columns]
+        both = np.concatenate([without_window, with_windows], axis=2)
+        values[name] = both.astype(float)
     shape = arrays["origin_maps"].shape[1:]
-    return Curves(arrays["curve_k"][0], np.array([0, *windows]), values, shape)
+    w_from_none = np.array([0, *windows])
+    return Curves(arrays["curve_k"][0], w_from_none, values, shape)
 
 
 def draw_curves(
@@ -71,10 +75,12 @@ def draw_curves(
     """
     shape = next(iter(curves.values())).shape
     has_order = len(shape) > 1
-    return [
-        *(_draw_by_window(results, curves, captions["by_window"]) if has_order else ()),
-        *_draw_by_k(results, curves, captions["by_k"], 2 if has_order else 1),
-    ]
+    charts: list[Chart | None] = []
+    if has_order:
+        charts += _draw_by_window(results, curves, captions["by_window"])
+    windows = 2 if has_order else 1
+    charts += _draw_by_k(results, curves, captions["by_k"], windows)
+    return charts
 
 
 def _draw_by_window(
@@ -105,15 +111,19 @@ def _draw_by_k(
     """A chart for each of the least windows."""
     first = next(iter(curves.values()))
     order = np.argsort(first.k)
-    across = f"k (of {count_positions(first.shape)} {name_position(first.shape)}s)"
+    position = name_position(first.shape)
+    across = f"k (of {count_positions(first.shape)} {position}s)"
     for column, w in enumerate(first.w[:windows].tolist()):
         title = f"{w}-LENS-precision" if w else "Top-k intersection"
         lines = []
         for explainer, stored in curves.items():
             values = stored.values["curve_precision"][:, order, column]
             lines.append(make_mean_line(explainer, stored.k[order], values))
-        chance = [overlap_by_chance(first.shape, int(count), w) for count in first.k[order]]
-        words = Words(f"Mean {title} by k", caption, f"k-{w}", f"{title} by k")
+        chance = []
+        for count in first.k[order]:
+            chance.append(overlap_by_chance(first.shape, int(count), w))
+        heading = f"{title} by k"
+        words = Words(f"Mean {heading}", caption, f"k-{w}", heading)
         yield _draw(results, lines, across, title, chance, words)
 
 
@@ -127,9 +137,11 @@ def _draw(
 ) -> Chart | None:
     """Lines on a scale from 0 to 1 with ticks at their points, and a line of `chance`."""
     if chance:
-        lines = [*lines, Line("two sets drawn at random", lines[0].x, np.array(chance))]
+        by_chance = Line("two sets drawn at random", lines[0].x, np.array(chance))
+        lines = [*lines, by_chance]
+    along = Axis(across, ticks=lines[0].x.tolist())
     up = Axis(title, "higher", domain=(0.0, 1.0))
-    return draw_lines(lines, results.explainers, Axis(across, ticks=lines[0].x.tolist()), up, words)
+    return draw_lines(lines, results.explainers, along, up, words)
 
 
 def count_positions(shape: tuple[int, ...]) -> int:
@@ -164,7 +176,13 @@ def overlap_by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
         members = np.outer(members, last - first + 1).ravel()
     sizes, how_often = np.unique(members, return_counts=True)
     # the logarithm of the probability that a window of n positions has none of the k
-    none = [
-        np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in sizes
-    ]
-    return float(1 - (np.exp(none) * how_often).sum() / total)
+    none = []
+    for n in sizes:
+        if n <= total - k:
+            in_a_draw = -n / (total - np.arange(k))
+            none.append(np.log1p(in_a_draw).sum())
+        else:
+            # there are fewer positions outside the window than are drawn
+            none.append(-np.inf)
+    expected = (np.exp(none) * how_often).sum() / total
+    return float(1 - expected)

@@ -78,7 +78,8 @@ def sum_channels(results: MetricResults, arrays: dict[str, Array]) -> tuple[Tens
 
 
 def _sum_map(values: Array, absolute: bool) -> Tensor:
-    one_map = torch.as_tensor(np.nan_to_num(np.asarray(values)))[None]
+    finite = np.nan_to_num(np.asarray(values))
+    one_map = torch.as_tensor(finite)[None]
     if absolute:
         # features have no channels to add
         return per_position(one_map, "abs_sum").abs()
@@ -87,10 +88,14 @@ def _sum_map(values: Array, absolute: bool) -> Tensor:
 
 def mark_around(chosen: Tensor) -> Array:
     """Marks of a set `(1, ...)`: 1 for its positions, 2 for those at most one away, 3 for two; 0 elsewhere."""
-    marks = torch.stack([dilate(chosen, w).int() for w in (0, 1, 2)]).sum(dim=0)
-    return np.asarray(torch.where(marks > 0, 4 - marks, 0)[0].numpy())
+    reached = [dilate(chosen, w).int() for w in (0, 1, 2)]
+    marks = torch.stack(reached).sum(dim=0)
+    # the nearest has the lowest number
+    numbers = torch.where(marks > 0, 4 - marks, 0)
+    return np.asarray(numbers[0].numpy())
 
 
 def mark_overlap(before: Tensor, after: Tensor) -> Array:
     """Marks of two sets `(1, ...)`: 1 for the first alone (lost), 2 for the second alone (new), 3 for both (kept)."""
-    return np.asarray((before.int() + 2 * after.int())[0].numpy())
+    marks = before.int() + 2 * after.int()
+    return np.asarray(marks[0].numpy())

@@ -31,7 +31,10 @@ def find_contradictions(
     contradictions: list[Contradiction] = []
     for other in others:
         events = (part.options.get("event"), other.options.get("event"))
-        alike = {name for name in part.options if part.options[name] == other.options.get(name)}
+        alike = set()
+        for name in part.options:
+            if part.options[name] == other.options.get(name):
+                alike.add(name)
         if other.metric == part.metric and events == ("changed_class", "misclassification"):
             if {"neighbourhood", "margin"} <= alike:
                 contradictions += _compare_with_whole(part, other)
@@ -65,7 +68,9 @@ def _find_region(options: Mapping[str, Any]) -> Any:
 
 def _join(part: MetricResults, other: MetricResults, **columns: str) -> pl.DataFrame:
     """The rows of a view with columns of another one, under new names: of what both evaluated."""
-    ours, theirs = (view.frame.filter(pl.col("status") == "ok") for view in (part, other))
+    is_evaluated = pl.col("status") == "ok"
+    ours = part.frame.filter(is_evaluated)
+    theirs = other.frame.filter(is_evaluated)
     named = [
         pl.col(column).cast(pl.Float64).fill_nan(None).alias(name)
         for name, column in columns.items()
@@ -82,7 +87,8 @@ def _list(
 
 def _compare_with_whole(part: MetricResults, whole: MetricResults) -> list[Contradiction]:
     rows = _join(part, whole, most="high")
-    return _list("part_above_whole", part, whole, rows.filter(pl.col("low") > pl.col("most")))
+    is_above = pl.col("low") > pl.col("most")
+    return _list("part_above_whole", part, whole, rows.filter(is_above))
 
 
 def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[Contradiction]:
@@ -104,7 +110,10 @@ def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[
     ended = pl.col("censored").cast(pl.Boolean).fill_null(False)
     # independent draws without the event are no run that ended early: their bound holds, whatever a search finds
     is_drawn = estimate.options.get("method") == "monte_carlo"
-    doubtful = rows.clear() if is_drawn else rows.filter(happened & ended)
+    if is_drawn:
+        doubtful = rows.clear()
+    else:
+        doubtful = rows.filter(happened & ended)
     return [
         *_list("search_found", estimate, worst, doubtful),
         *_list("search_missed", estimate, worst, rows.filter(~happened & ~ended)),

@@ -85,7 +85,8 @@ def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Ch
     event = describe_event(view.options)
     side = "below" if event["below"] else "above"
     title = f"similarity ({view.options.get('similarity')}) {side}"
-    level = Axis(title, rules=() if limit is None else (limit,))
+    rules = () if limit is None else (limit,)
+    level = Axis(title, rules=rules)
     return draw_lines(lines, view.explainers, level, AXIS, words)
 
 
@@ -104,7 +105,8 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
         return None
     below = describe_event(view.options)["below"]
     sign = -1.0 if below else 1.0
-    x = (find_threshold(view.options) or 0.0) + arrays["level_threshold"][of_similarity] * sign
+    limit = find_threshold(view.options) or 0.0
+    x = limit + arrays["level_threshold"][of_similarity] * sign
     y, low, high = (
         arrays[f"level_{column}"][of_similarity] for column in ("log_probability", "low", "high")
     )

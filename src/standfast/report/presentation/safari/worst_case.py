@@ -124,7 +124,10 @@ class WorstCasePresentation(Presentation):
 def _searched_without_gradients(view: MetricResults) -> list[str]:
     """The explainers that the search `auto` met without gradients, where it met others with them; no controls."""
     search = view.options.get("search")
-    name = search.get("name") if isinstance(search, Mapping) else search
+    if isinstance(search, Mapping):
+        name = search.get("name")
+    else:
+        name = search
     if name != "auto" or "followed_gradients" not in view.frame.columns:
         return []
     followed = {}
@@ -132,7 +135,9 @@ def _searched_without_gradients(view: MetricResults) -> list[str]:
         flags = read_flags(view.rows_for(name), "followed_gradients")
         followed[name] = bool(flags.any())
     without = [name for name, gradients in followed.items() if not gradients]
-    return without if len(without) < len(followed) else []
+    if len(without) < len(followed):
+        return without
+    return []
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
@@ -142,7 +147,10 @@ def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
     (1, 2)
     """
     if not len(rows) or column not in rows.columns:
-        count = rows["sample"].n_unique() if "sample" in rows.columns else 0
+        if "sample" in rows.columns:
+            count = rows["sample"].n_unique()
+        else:
+            count = 0
         return 0, count
     is_true = pl.col(column).cast(pl.Boolean).fill_null(False)
     flags = rows.group_by("sample").agg(is_true.any())
@@ -183,7 +191,8 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
             trace[~(shown.arrays["trace_margin"] >= 0)] = np.nan
         evaluations.append(shown.arrays["trace_evaluations"].astype(float))
         traces.append(trace)
-    grid = np.unique(np.concatenate([np.empty(0), *evaluations]))
+    all_evaluations = np.concatenate([np.empty(0), *evaluations])
+    grid = np.unique(all_evaluations)
     lines = np.full((len(traces), len(grid)), np.nan)
     for row, (x, y) in enumerate(zip(evaluations, traces, strict=True)):
         last = np.searchsorted(x, grid, side="right") - 1

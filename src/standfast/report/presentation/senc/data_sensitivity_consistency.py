@@ -116,7 +116,8 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
 def describe_rho(row: Mapping[str, Any]) -> str:
     """Rho of a sample with its interval, its p-value and the band of its null."""
     columns = ("value", "low", "high", "null_low", "null_high")
-    rho, low, high, start, end = (format_number(row.get(column)) for column in columns)
+    numbers = [format_number(row.get(column)) for column in columns]
+    rho, low, high, start, end = numbers
     p = format_number(row.get("p_value"), 3)
     return f"rho: {rho} [{low}, {high}]; p: {p}; null: {start} to {end}"
 
@@ -135,4 +136,6 @@ def lay_out(
     if published:
         values = values - np.nanmean(values)
     laid: Array = values[np.asarray(segments)]
-    return laid if len(shape) == 1 else laid[None]
+    if len(shape) == 1:
+        return laid
+    return laid[None]

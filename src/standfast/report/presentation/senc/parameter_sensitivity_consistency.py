@@ -39,14 +39,20 @@ class ParameterSencPresentation(SencPresentation):
 
 def layers_of(frame: pl.DataFrame) -> list[str]:
     """The layers that a frame has columns of, in order."""
-    columns = [name for name in frame.columns if name.startswith(_PREFIX) and name != "rho_paper"]
+    columns = []
+    for name in frame.columns:
+        if name.startswith(_PREFIX) and name != "rho_paper":
+            columns.append(name)
     return [name.removeprefix(_PREFIX) for name in columns]
 
 
 def _by_layer(view: MetricResults, caption: str) -> Table | None:
     """Mean rho of each explainer in each layer; None without layers."""
     valid = view.spec.select_valid(view.frame)
-    layers = [layer for layer in layers_of(valid) if len(find_finite(valid, _PREFIX + layer))]
+    layers = []
+    for layer in layers_of(valid):
+        if len(find_finite(valid, _PREFIX + layer)):
+            layers.append(layer)
     if not layers:
         return None
     rows = []
