@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from quick_processes import start_workers_quickly
 from report_builder import Builder
 
 import standfast
@@ -31,6 +33,10 @@ def keep_nothing() -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
         patch.setattr(sys, "dont_write_bytecode", True)
+        # nothing that tests write has to outlive the power
+        patch.setattr(os, "fsync", lambda handle: None)
+        # a run in memory would wait for other writers, of which no test has one without a time of its own
+        patch.setattr("standfast.study.folders.SECONDS_TO_SETTLE", 0.02)
         yield
 
 
@@ -62,6 +68,12 @@ def lenet() -> standfast.Model:
     return standfast.Model(
         standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128
     )
+
+
+@pytest.fixture
+def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of studies start at once, as `quick_processes` says."""
+    start_workers_quickly(monkeypatch)
 
 
 @pytest.fixture

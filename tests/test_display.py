@@ -104,14 +104,13 @@ def test_a_count_says_of_how_many_where_that_is_known() -> None:
 
 
 def test_a_metric_called_directly_shows_how_far_it_is(model: standfast.Model, lines: Lines) -> None:
-    metric = MaxSensitivity(standfast.LinfBall(0.1), samples=8)
+    metric = MaxSensitivity(standfast.LinfBall(0.1), samples=3)
     inputs = torch.rand(2, 6)
     result = metric(model, "integrated_gradients:steps=32", inputs)
     shown = lines()
     assert len(shown) >= 3
     assert all(
-        line.startswith("max_sensitivity: ") and " of about 18 evaluations" in line
-        for line in shown
+        line.startswith("max_sensitivity: ") and " of about 8 evaluations" in line for line in shown
     )
     counts = [line.partition("ran on ")[2].partition(" rows")[0].replace(",", "") for line in shown]
     rows = [int(count or 0) for count in counts]  # none are told before the first

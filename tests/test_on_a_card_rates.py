@@ -78,6 +78,7 @@ def test_what_is_left_when_the_time_is_over_is_listed(run: Callable[..., dict[st
     assert "rows" not in found
 
 
+@pytest.mark.slow
 def test_every_metric_runs_and_the_study_has_a_price(run: Callable[..., dict[str, Any]]) -> None:
     found = run("full.py", "--networks", "vit_b16")
     rows = {row["metric"]: row for row in found["metrics"]}

@@ -186,7 +186,10 @@ assert ran.exit_code == 0, ran.output
 
 def test_package_of_the_page_in_a_study(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is listed, options of the study are checked, and it runs."""
-    text = (page.modules / "study.yaml").read_text()
+    study = page.modules / "study.yaml"
+    text = study.read_text()
+    # the checks take longer than all metrics, and are the same for all explainers
+    study.write_text(f"{text}sanity: false\n")
     (page.modules / "wrong.yaml").write_text(
         text.replace("size: 5", "size: 4").replace("gain", "gian")
     )

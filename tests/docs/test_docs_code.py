@@ -48,6 +48,17 @@ SMALLER = {
         "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")',
     },
     "docs/metrics/index.md": {"[:4]": "[:2]"},
+    "docs/how-to/reasons.md": {
+        "smoothgrad:samples=4": "smoothgrad:samples=2",
+        "kernel_shap:samples=64": "kernel_shap:samples=16",
+    },
+    "docs/how-to/speed.md": {'"max_sensitivity"]\n': '"max_sensitivity"], seconds=0.5\n'},
+    "docs/how-to/text.md": {
+        "texts[:8]": "texts[:2]",
+        "budget=60": "budget=10",
+        '"AOPC": "aopc"': '"AOPC": "aopc:preset=quick"',
+        "particles=50": "particles=10",
+    },
     "docs/how-to/tasks.md": {
         "steps: int = 80": "steps: int = 20",
         "[:6]": "[:2]",
@@ -56,8 +67,9 @@ SMALLER = {
     "docs/metrics/c_eval_plot.md": {"[:2]": "[:1]", "steps=10": "steps=3"},
     "docs/metrics/misinterpretation_probability.md": {"particles=50": "particles=10"},
     "docs/metrics/near_affinity.md": {"[:4]": "[:1]", "steps=10": "steps=3"},
+    "docs/studies.md": {'"max_sensitivity"]\n': '"max_sensitivity"], seconds=0.5\n'},
     "docs/tutorial.md": {
-        "[:8]": "[:4]",
+        "[:8]": "[:2]",
         "budget=60": "budget=10",
         "budget: 40": "budget: 8",
         "steps=15": "steps=3",

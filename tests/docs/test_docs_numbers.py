@@ -66,7 +66,14 @@ def power(samples: int, share: float, level: float, trials: int = 1000) -> float
     )
 
 
-@pytest.mark.parametrize(("column", "pairs"), [(1, 1), (2, 3), (3, 15)])
+@pytest.mark.parametrize(
+    ("column", "pairs"),
+    [
+        (1, 1),
+        pytest.param(2, 3, marks=pytest.mark.slow),
+        pytest.param(3, 15, marks=pytest.mark.slow),
+    ],
+)
 def test_sample_sizes_have_the_power_that_is_stated(column: int, pairs: int) -> None:
     rows = table("docs/how-to/choosing.md", "How many samples")
     assert len(rows) > 4

@@ -1,4 +1,7 @@
-"""The site builds without a warning and loads nothing from elsewhere."""
+"""The site builds without a warning and loads nothing from elsewhere.
+
+A build takes half a minute, so its tests are slow ones. Those of the sources of its pages always run.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -19,6 +24,7 @@ import standfast
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 pytest.importorskip("material", reason="needs the extra docs")
 pytest.importorskip("mkdocstrings", reason="needs the extra docs")
+markdown = pytest.importorskip("markdown", reason="needs the extra docs")
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,6 +72,7 @@ def pages(site: Path) -> Iterator[tuple[Path, str]]:
         yield path, path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     count = 0
     for path, text in pages(site):
@@ -81,6 +88,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         ), style.name
 
 
+@pytest.mark.slow
 def test_formulas_are_converted(site: Path) -> None:
     """No command of LaTeX is left over, as what the converter does not know would be."""
     formulas = 0
@@ -113,20 +121,69 @@ ROOMS = [
 ROOMS += ["report.exports", "results", "similarity", "testing", "zoo"]
 
 
-@pytest.mark.parametrize("module", ["standfast", *(f"standfast.{room}" for room in ROOMS)])
-def test_every_public_name_is_on_one_page_once(site: Path, module: str) -> None:
-    pages = api_pages(site)
+MODULES = pytest.mark.parametrize("module", ["standfast", *(f"standfast.{room}" for room in ROOMS)])
+
+
+def find_homes(module: str) -> Iterator[str]:
+    """Where each public name of a module is defined."""
     public = importlib.import_module(module)
     for name in public.__all__:
         value = getattr(public, name)
         if inspect.ismodule(value) or name.startswith("__"):
             continue
         own = inspect.isclass(value) or inspect.isroutine(value)
-        home = f"{value.__module__}.{value.__qualname__}" if own else f"{module}.{name}"
+        yield f"{value.__module__}.{value.__qualname__}" if own else f"{module}.{name}"
+
+
+@pytest.mark.slow
+@MODULES
+def test_every_public_name_is_on_one_page_once(site: Path, module: str) -> None:
+    pages = api_pages(site)
+    for home in find_homes(module):
         found = [page for page, text in pages.items() for _ in range(text.count(f'id="{home}"'))]
         assert len(found) == 1, (home, found)
 
 
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    """What MkDocs calls for this site."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "scripts"))
+        return importlib.import_module("docs_hooks")
+
+
+@pytest.fixture(scope="module")
+def entries(hooks: ModuleType) -> Counter[str]:
+    """How many entries of the API reference the pages have for a name, as the hooks write them."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "api").rglob("*.md")]
+    expanded = [hooks.on_page_markdown(text, None, None, None) for text in texts]
+    assert not any("<!-- public" in text for text in expanded)
+    return Counter(name for text in expanded for name in re.findall(r"^::: (\S+)$", text, re.M))
+
+
+@MODULES
+def test_every_public_name_has_one_entry(entries: Counter[str], module: str) -> None:
+    assert {home: entries[home] for home in find_homes(module) if entries[home] != 1} == {}
+
+
+def test_formulas_of_all_pages_can_be_converted(hooks: ModuleType) -> None:
+    formulas = 0
+    for path in (ROOT / "docs").rglob("*.md"):
+        paragraphs = re.split(r"\n\n+", path.read_text(encoding="utf-8"))
+        marked = markdown.markdown(
+            "\n\n".join(paragraph for paragraph in paragraphs if "$" in paragraph),
+            extensions=["pymdownx.arithmatex", "pymdownx.superfences", "tables"],
+            extension_configs={"pymdownx.arithmatex": {"generic": True}},
+        )
+        page = hooks.on_page_content(marked, None, None, None)
+        assert "arithmatex" not in page, path.name
+        for formula in re.findall(r"<math.*?</math>", page, re.DOTALL):
+            assert "\\" not in formula, formula
+            formulas += 1
+    assert formulas > 40
+
+
+@pytest.mark.slow
 def test_page_about_a_metric_links_to_its_class(site: Path) -> None:
     pages = api_pages(site)
     for name in standfast.metrics.names():
@@ -140,6 +197,7 @@ def test_page_about_a_metric_links_to_its_class(site: Path) -> None:
             )
 
 
+@pytest.mark.slow
 def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
     assert [page for page, text in api_pages(site).items() if "public: standfast" in text] == []
     notebook = (site / "notebooks" / "time_series.html").read_text(encoding="utf-8")
@@ -147,6 +205,7 @@ def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
     assert (site / "notebooks" / "time_series.ipynb").exists()
 
 
+@pytest.mark.slow
 def test_examples_of_docstrings_are_code(site: Path) -> None:
     pages = api_pages(site)
     text = re.sub(r"<[^>]+>", "", pages["evaluate.html"])
@@ -171,6 +230,7 @@ def test_every_page_of_docs_is_in_the_navigation() -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_notebook_is_in_the_navigation(site: Path) -> None:
     start = (site / "index.html").read_text(encoding="utf-8")
     notebooks = {path.stem for path in (ROOT / "notebooks").glob("*.py")}

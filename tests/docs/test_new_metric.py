@@ -73,6 +73,7 @@ def test_the_new_metric_keeps_the_contract(copy: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_its_name_is_in_every_list(copy: Path) -> None:
     chosen = (
         "positive_share or slow_implementation or tables_of_presets or index_names or page_lists"

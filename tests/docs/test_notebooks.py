@@ -24,8 +24,18 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+#: the longest ones; `make docs` runs all of them at full size
+LONG = ("credit", "training_schemes")
+
+
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in LONG else ())
+        for path in NOTEBOOKS
+    ],
+)
 def test_notebook_runs_and_ends_in_a_decision(path: Path) -> None:
     namespace: dict[str, Any] = {}
     shown = notebook_cells.run(path, namespace)

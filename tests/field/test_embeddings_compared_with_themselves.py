@@ -106,7 +106,7 @@ def test_two_features_of_different_weight_against_a_scan_of_angles() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 )
 def test_networks_against_a_long_search(seed: int) -> None:
     module = make_network(seed, nn.Tanh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,11 +61,20 @@ def run_python(*command: str, cwd: Path) -> str:
     return done.stdout
 
 
-def test_a_metric_that_is_not_installed_is_read_as_it_declared(tmp_path: Path) -> None:
-    (tmp_path / "wobbly.py").write_text(PLUGIN)
-    run_python("wobbly.py", str(tmp_path / "out"), cwd=tmp_path)
+@pytest.fixture(scope="module")
+def wobbly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of a metric that only another process had."""
+    folder = tmp_path_factory.mktemp("wobbly")
+    (folder / "wobbly.py").write_text(PLUGIN)
+    run_python("wobbly.py", str(folder / "out"), cwd=folder)
+    return folder / "out"
+
+
+def test_a_metric_that_is_not_installed_is_read_as_it_declared(
+    wobbly: Path, tmp_path: Path
+) -> None:
     assert "wobble" not in standfast.metrics.names()
-    results = standfast.load_results(tmp_path / "out")
+    results = standfast.load_results(wobbly)
     metric = results.metrics["wobble"]
     assert (metric.spec.title, metric.spec.axis) == ("How much it wobbles", "wobble")
     assert (metric.direction, metric.spec.direction, metric.controls) == ("lower", "lower", True)
@@ -120,10 +130,9 @@ def test_an_old_manifest_is_read_by_the_registered_metric(tmp_path: Path) -> Non
 
 
 def test_a_metric_of_an_old_manifest_that_is_not_installed_is_read_by_its_direction(
-    tmp_path: Path,
+    wobbly: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "wobbly.py").write_text(PLUGIN)
-    run_python("wobbly.py", str(tmp_path / "out"), cwd=tmp_path)
+    shutil.copytree(wobbly, tmp_path / "out")
     make_old(tmp_path / "out")
     metric = standfast.load_results(tmp_path / "out").metrics["wobble"]
     assert (metric.spec.title, metric.spec.direction) == ("Wobble", "lower")

@@ -195,9 +195,12 @@ def test_luck_without_two_scrambled_models_of_a_group_is_certain() -> None:
     assert find_luck(np.ones((10, 3)), np.zeros(10)) == 0.0  # all of them are equally far below
 
 
-def test_a_scrambled_model_is_taken_for_another_one_in_at_most_the_stated_share() -> None:
+@pytest.mark.parametrize("trials", [800, pytest.param(4000, marks=pytest.mark.slow)])
+def test_a_scrambled_model_is_taken_for_another_one_in_at_most_the_stated_share(
+    trials: int,
+) -> None:
     """Maps that are one more draw of the scrambled models, on few and many samples, with noise of each sample."""
-    generator, trials = np.random.default_rng(2), 4000
+    generator = np.random.default_rng(2)
     for count, noise in ((100, 0.0), (100, 1.0), (24, 1.0)):
         groups = np.arange(count) % 5
         lucky = 0

@@ -21,6 +21,7 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from ray_cluster import RayCluster
 from refusals import assert_refused
 
 import standfast
@@ -31,6 +32,8 @@ from standfast.report import Results, load_results
 from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm
 from standfast.study.executors.base import Outcomes
 from standfast.study.executors.processes import local
+from standfast.study.executors.slurm import SlurmTask
+from standfast.study.jobs import Job
 from standfast.study.plan import make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import RunSummary, run_grid
@@ -84,17 +87,17 @@ def spoil(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> to
 
 @dataclass(frozen=True)
 class Queries(Metric):
-    """Asks for one copy of each sample at a time, twenty times."""
+    """Asks for one copy of each sample at a time, ten times."""
 
     name = "queries"
     direction = "higher"
 
     def cost(self, classes: int | None = None) -> Cost:
-        return Cost(predictions=0, explanations=21)
+        return Cost(predictions=0, explanations=11)
 
     def evaluate(self, call: Any) -> Result:
         probe = Probe(call, similarity="cosine")
-        values = [probe.query(call.inputs).similarity for _ in range(20)]
+        values = [probe.query(call.inputs).similarity for _ in range(10)]
         return Result(**probe.common_fields(self), value=values[-1])
 
 
@@ -162,11 +165,12 @@ def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -
     assert all("in fussy" in trace for trace in (each["traceback"] for each in results.failures))
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("make", [InProcess, partial(Processes, 1)])
 def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
     make: Callable[[], Executor], tmp_path: Path
 ) -> None:
-    """Two jobs of 21 queries one after the other, each of which is a batch of a tenth of a second."""
+    """Two jobs of 11 queries one after the other, each of which is a batch of a tenth of a second."""
     grid = replace(
         a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2),
         metrics={"queries": Queries()},
@@ -189,6 +193,7 @@ def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
     assert all(progress.current == "queries: slow" for progress in within)
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize(
     ("retries", "names", "failed"),
     [(0, ["once"], ["once"]), (None, ["deadly", "once", "spoil"], ["deadly"])],
@@ -247,6 +252,7 @@ def test_what_cannot_be_sent_to_a_process_is_refused_with_what_to_do(tmp_path: P
             run(tmp_path, Processes(2), grid)
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:
     def stop(progress: Progress) -> None:
         if progress.done == 3:
@@ -256,6 +262,40 @@ def test_no_process_outlives_an_interruption(tmp_path: Path) -> None:
         run(tmp_path, Processes(1), progress=stop)
     assert multiprocessing.active_children() == []
     assert 3 <= len(Store(tmp_path).statuses()) < 36
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> RayCluster:
+    """What stands for Ray, which need not be installed."""
+    cluster = RayCluster(pytest.importorskip("cloudpickle", reason="needs cloudpickle"))
+    monkeypatch.setitem(sys.modules, "ray", cluster)
+    return cluster
+
+
+def test_what_all_ray_workers_had_is_done_again_when_they_are_lost(
+    ray: RayCluster, expected: Results, tmp_path: Path
+) -> None:
+    def lose(progress: Progress) -> None:
+        if progress.done >= 8 and not ray.lost:
+            ray.lost = {actor.node for actor in ray.actors}
+
+    summary, results = run(tmp_path, Ray(workers=2), progress=lose)
+    assert ray.lost
+    assert {actor.node for actor in ray.killed} >= ray.lost
+    assert len(summary.failed) == 6
+    assert_same(results, expected)
+
+
+def test_a_ray_worker_whose_job_takes_too_long_is_ended(ray: RayCluster, tmp_path: Path) -> None:
+    ray.never_ends = lambda task: any(
+        isinstance(job, Job) and job.start == 0 for job in task.arguments
+    )
+    executor = Ray(workers=1, limits=Limits(timeout=0.05))
+    summary, results = run(tmp_path, executor, one_bad_job(fussy))
+    assert (summary.done, len(summary.failed)) == (2, 1)
+    error = results.failures[0]["error"]
+    assert re.fullmatch(r"TimeoutError: the job ran for \d\.\d s, and the limit is 0.05 s", error)
+    assert ray.actors[0] in ray.killed
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +322,7 @@ def cluster() -> Iterator[Any]:
         found.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # ray's own
 def test_a_ray_node_that_is_killed_half_way_changes_nothing(
     cluster: Any, expected: Results, tmp_path: Path
@@ -309,7 +350,18 @@ def in_time(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # submitit's own
-def test_slurm_tasks_share_the_jobs(expected: Results, tmp_path: Path) -> None:
+def test_slurm_tasks_share_the_jobs(tmp_path: Path) -> None:
+    """Of an explainer of ours, which needs no process beside the task."""
+    pytest.importorskip("submitit", reason="needs submitit")
+    grid = a_grid({"grad": standfast.explainers.get("saliency")}, count=2)
+    summary, results = run(tmp_path / "store", Slurm(2, tmp_path / "logs", "local"), grid)
+    assert (summary.done, summary.failed) == (6, [])
+    assert_same(results, run(tmp_path / "here", InProcess(), grid)[1])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_slurm_tasks_share_the_jobs_of_functions(expected: Results, tmp_path: Path) -> None:
     pytest.importorskip("submitit", reason="needs submitit")
     summary, results = run(tmp_path / "store", Slurm(2, tmp_path / "logs", "local"))
     assert len(summary.failed) == 6
@@ -330,11 +382,10 @@ def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
     assert (summary.planned, summary.done, summary.failed, results.missing) == (36, 0, [], 36)
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.filterwarnings("ignore")
 def test_a_preempted_slurm_task_is_requeued_as_it_is(tmp_path: Path) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
-    from standfast.study.executors.slurm import SlurmTask
-
     grid = a_grid(repeats=1)
     store, jobs = Store(tmp_path), make_plan(grid).jobs
     first = SlurmTask(grid, store, tuple(jobs[:4]))
@@ -420,6 +471,7 @@ def fail_with_half_a_pair(module, inputs, targets):
 """
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("executor", ["{workers: 1}", "{workers: 1, timeout: 600}"])
 def test_functions_beside_the_study_file_and_odd_failures_in_this_process_and_another(
     tmp_path: Path, executor: str, monkeypatch: pytest.MonkeyPatch
@@ -481,13 +533,14 @@ def one_bad_job(explain: Callable[..., torch.Tensor]) -> Grid:
     return replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize(
     ("explain", "limits", "words"),
     [
         (
             sleepy,
-            Limits(timeout=1.0),
-            r"TimeoutError: the job ran for \d\.\d s, and the limit is 1 s",
+            Limits(timeout=2.0),
+            r"TimeoutError: the job ran for \d\.\d s, and the limit is 2 s",
         ),
         (
             greedy,
@@ -557,6 +610,7 @@ def test_after_a_lost_run_the_command_line_works_in_another_process(
     assert [type(executor) for executor in chosen] == [InProcess, Processes]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> None:
     ray = Ray(cluster.address, workers=1, limits=Limits(timeout=2.0, memory_gb=0.1))
@@ -568,8 +622,23 @@ def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.usefixtures("quick_workers")
+def test_a_task_of_slurm_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
+    """What a task does, in this process."""
+    pytest.importorskip("cloudpickle", reason="needs cloudpickle")
+    grid, store = one_bad_job(sleepy), Store(tmp_path)
+    jobs = make_plan(grid).jobs
+    task = SlurmTask(grid, store, tuple(jobs), Limits(timeout=2.0, memory_gb=6.0))
+    assert task() == 3
+    statuses = [store.statuses()[job.identity] for job in jobs]
+    assert statuses == ["failed", "done", "done"]
+    record, _ = store.read(jobs[0].identity, failed=True)
+    assert "the limit is 2 s" in record["error"]
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_slurm_task_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
+def test_slurm_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
     pytest.importorskip("submitit", reason="needs submitit")
     slurm = Slurm(1, tmp_path / "logs", "local", limits=Limits(timeout=2.0, memory_gb=6.0))
     assert slurm.options == {"mem_gb": 7.0}

@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -305,6 +306,23 @@ def test_modules_of_the_user_count_with_all_that_they_import(
     assert Description(get("saliency")).digest == ours
 
 
+def test_a_module_that_comes_later_into_a_folder_of_the_path_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders that nobody has changed for a while are not listed again."""
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "comes_later_into_a_folder"
+    long_ago = time.time() - 60
+    os.utime(tmp_path, (long_ago, long_ago))
+    assert name not in read_own_modules([name])
+    (tmp_path / f"{name}.py").write_text("SCALE = 1\n")
+    importlib.invalidate_caches()
+    assert name in read_own_modules([name])
+    (tmp_path / f"{name}.py").unlink()
+    importlib.invalidate_caches()
+    assert name not in read_own_modules([name])
+
+
 def test_a_function_is_the_same_in_every_process() -> None:
     code = """
 from standfast.study.identity import Description
@@ -312,15 +330,17 @@ def explain(module, x, targets):
     return x
 print(Description({"f": explain, "s": {"a", "b", "c", "d"}}).digest)
 """
-    found = set()
-    for seed in "12":
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        found.add(
-            subprocess.run(
-                [sys.executable, "-c", code], env=environment, capture_output=True, check=True
-            ).stdout
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
         )
-    assert len(found) == 1
+        for seed in "12"
+    ]
+    first, second = (process.communicate()[0] for process in processes)
+    assert first == second
+    assert len(first.strip()) == 16
 
 
 def test_objects_that_contain_each_other_are_described() -> None:
@@ -344,6 +364,7 @@ class Other(ModelSource):
         return standfast.Model(net, (0.0, 1.0), device="cpu")
 
 
+@pytest.mark.usefixtures("quick_workers")
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_worker_with_another_model_than_the_planned_one_says_so(
     apart: bool, tmp_path: Path

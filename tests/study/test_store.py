@@ -151,6 +151,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         run_grid(a_grid(1), Store(tmp_path / "file"))
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (tmp_path / "artefacts").write_text("a file in the place of a folder")

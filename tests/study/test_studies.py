@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 import torch
+from quick_processes import QuickCommand
 from torch import nn
 from typer.testing import CliRunner
 
@@ -89,8 +90,20 @@ def assert_same(found: Results, expected: Results) -> None:
         assert all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
 
 
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "standfast.cli", *map(str, arguments)]
+def start_from_nothing(arguments: Sequence[object], complaints: Path) -> subprocess.Popen[bytes]:
+    """The command as a user starts it, in a session of its own."""
+    with complaints.open("w") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "standfast.cli", *map(str, arguments)],
+            stderr=file,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "STANDFAST_THREADS": "1"},
+        )
+
+
+#: starts the command with a file for its complaints
+Start = Callable[[Sequence[object], Path], Any]
 
 
 @pytest.fixture
@@ -112,7 +125,7 @@ def call(
 
 
 def killed_and_gone_on(
-    call: Callable[..., tuple[int, str, str]], folder: Path, kills: int, seed: int
+    call: Callable[..., tuple[int, str, str]], folder: Path, kills: int, seed: int, start: Start
 ) -> None:
     """Kill a study's process `kills` times at random moments, and compare what it ends with to an unbroken run.
 
@@ -123,15 +136,8 @@ def killed_and_gone_on(
     options = ("--no-report", "--workers", 1)
     assert call("run", study, "--out", whole, *options)[0] == 0
     dice, done = random.Random(seed), 0
-    environment = {**os.environ, "STANDFAST_THREADS": "1"}
     while done < kills:
-        process = subprocess.Popen(
-            command("run", study, "--out", broken, "--no-report"),
-            stderr=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            env=environment,
-        )
+        process = start(["run", study, "--out", broken, "--no-report"], folder / "complaints")
         before, began = len(Store(broken).statuses()), time.monotonic()
         if dice.random() < 0.8:  # after it has come to work; else wherever it is
             while (
@@ -143,10 +149,10 @@ def killed_and_gone_on(
         time.sleep(dice.uniform(0.0, 0.4))
         if process.poll() is not None:
             break
-        if done % 2:  # the workers are not told; they must notice by themselves
-            process.kill()
-        else:
+        if done % 2:
             os.killpg(process.pid, signal.SIGKILL)
+        else:  # the workers are not told; they must notice by themselves
+            os.kill(process.pid, signal.SIGKILL)
         process.wait()
         done += 1
     assert done == kills, "the study was over before it was killed often enough"
@@ -159,12 +165,12 @@ def killed_and_gone_on(
 
 
 def test_a_killed_study_ends_with_the_same_bits(call: Any, tmp_path: Path) -> None:
-    killed_and_gone_on(call, tmp_path, kills=2, seed=0)
+    killed_and_gone_on(call, tmp_path, kills=1, seed=0, start=QuickCommand)
 
 
 @pytest.mark.slow
 def test_a_study_killed_twenty_times_ends_with_the_same_bits(call: Any, tmp_path: Path) -> None:
-    killed_and_gone_on(call, tmp_path, kills=20, seed=1)
+    killed_and_gone_on(call, tmp_path, kills=20, seed=1, start=start_from_nothing)
 
 
 def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -276,7 +282,7 @@ def test_no_flipped_bit_goes_unnoticed(kind: str, finished: Path, tmp_path: Path
     store, whole, dice = Store(folder), file.read_bytes(), random.Random(0)
     before = load_results(folder)
     readers = {"jobs": store.read, "artefacts": store.read_artefacts}
-    for _ in range(20 if kind.startswith("compact") else 200):
+    for _ in range(6 if kind.startswith("compact") else 200):
         content = bytearray(whole)
         content[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         file.write_bytes(content)
@@ -534,12 +540,10 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) 
     """A worker is interrupted as well; while it imports, nothing of ours runs in it that could ignore it."""
     # whose limit needs a process
     study = write_study(tmp_path, samples=20, workers="1, timeout: 600")
-    process = subprocess.Popen(
-        command("run", study, "--out", tmp_path / "r"),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    arguments = ["run", study, "--out", tmp_path / "r"]
+    complaints = tmp_path / "complaints"
+    start: Start = QuickCommand if moment == "while jobs are done" else start_from_nothing
+    process = start(arguments, complaints)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
 
     def has_come() -> bool:
@@ -552,8 +556,8 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) 
         assert time.monotonic() - began < 300
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.wait(60) == 130
+    said = complaints.read_text()
     lines = [line for line in said.splitlines() if line and " elapsed" not in line]
     assert lines == [
         "interrupted; what is done is stored, and the same command continues from there"
@@ -598,7 +602,7 @@ import standfast
 digits = standfast.data.bundled("digits")[:2]
 model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
 metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
-standfast.evaluate(model, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
+standfast.evaluate(model, ["saliency"], digits.inputs, [metric], workers=2, sanity=False, controls=False)
 """
 
 

@@ -68,6 +68,7 @@ def run_study(study: Any, **options: Any) -> standfast.Results:
     return standfast.run_study(study, out=study.base / "out", progress=False, **options)
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     """The same file by `pandas.read_csv` and `evaluate`; the bits are equal, and a worker builds the same model."""
     frame = read_csv(folder / "credit.csv").drop(columns="paid")

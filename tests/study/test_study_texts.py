@@ -114,6 +114,7 @@ def same_bits(found: standfast.Results, python: standfast.Results) -> None:
 # The same as in Python
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     """Also from another process. Typos in one word of ten are the default; each way of removing words has a label."""
     found = run_study(make_study(folder, label="label"), executor=Processes(1, threads=1))
@@ -287,6 +288,7 @@ def read_folder(saved: Path, kind: str = "SequenceClassification", **options: An
     return TextModel(model, package.AutoTokenizer.from_pretrained(saved / "bert"), **options)
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_folder_gives_the_numbers_of_python(saved: Path) -> None:
     texts = list(read_reviews()[0][:4])
     write(saved, texts, ["good", "bad", "good", "bad"])

@@ -56,10 +56,10 @@ def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Pa
     model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "mask"))
     explainers = [
         "saliency",
-        "integrated_gradients",
+        "integrated_gradients:steps=8",
         "captum:Saliency",
         "occlusion",
-        "gradient_shap",
+        "gradient_shap:samples=4",
     ]
     found = standfast.evaluate(
         model,
@@ -93,6 +93,7 @@ def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Pa
             )
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -> None:
     model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "mask"))
     options = {"sanity": True, "progress": False, "metrics": METRICS[:1]}

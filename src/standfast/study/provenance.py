@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "standfast": find_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        # those that are not installed are left out
-        "packages": {name: version for name in _PACKAGES if (version := find_version(name))},
+        "packages": dict(_find_packages()),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu": _processor(),
@@ -36,6 +36,14 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "git": git_revision(folder or Path()),
     }
+
+
+# reading them takes longer than a small job
+@cache
+def _find_packages() -> tuple[tuple[str, str], ...]:
+    """The names and versions of those packages that are installed."""
+    versions = {name: find_version(name) for name in _PACKAGES}
+    return tuple((name, version) for name, version in versions.items() if version)
 
 
 def git_revision(folder: Path) -> str | None:

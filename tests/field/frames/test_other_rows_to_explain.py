@@ -44,14 +44,14 @@ OTHERS = {
     "everything": ROW.assign(income=400.0, children=9, job="pilot", country="FR", active=False),
 }
 METRICS = [
-    "worst_case:budget=30",
-    "aopc:samples=3",
-    "max_sensitivity:samples=6",
-    "corruption_curve:samples=2",
+    "worst_case:budget=12",
+    "aopc:samples=1",
+    "max_sensitivity:samples=3",
+    "corruption_curve:samples=1",
 ]
 EXPLAINERS = [
-    "lime:samples=40",
-    "kernel_shap:samples=40",
+    "lime:samples=24",
+    "kernel_shap:samples=24",
     "shapley_sampling:permutations=2",
     "occlusion",
 ]

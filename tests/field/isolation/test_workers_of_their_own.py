@@ -101,6 +101,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
     return {name: read_values(results, name) for name in names}
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_two_workers_give_others_the_numbers_that_they_have_alone(
     alone: dict[str, list[float]], tmp_path: Path
 ) -> None:

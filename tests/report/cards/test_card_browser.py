@@ -64,7 +64,14 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
-@pytest.mark.parametrize("name", CARDS)
+#: the cards with the largest content of each kind; the others are shown by the slow tests
+LARGEST = ("photo", "series", "long text", "crowded")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in LARGEST else pytest.mark.slow) for name in CARDS],
+)
 def test_a_card_prints_on_one_sheet_and_fits_every_screen(
     browser: Any, name: str, tmp_path: Path
 ) -> None:

@@ -1,14 +1,19 @@
-"""Evaluations with a limit of minutes: they end in time, say what they left out, and continue."""
+"""Evaluations with a limit of minutes: they end in time, say what they left out, and continue.
+
+Most go by a simulated clock, on which only the models take time, so that their choices are those of every machine.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 import torch
+from simulated_clock import SimulatedClock, simulate_time, sleep
 from torch import Tensor, nn
 
 import standfast
@@ -26,18 +31,22 @@ METRICS = ["worst_case", "max_sensitivity:samples=5"]
 WORST = "worst_case: changed_explanation"
 
 
+@pytest.fixture
+def clock() -> Iterator[SimulatedClock]:
+    with simulate_time() as simulated:
+        yield simulated
+
+
 class Slow(nn.Module):
-    """Takes a millisecond for each row, and counts them."""
+    """Takes a millisecond for each row."""
 
     def __init__(self, seconds: float = 0.001) -> None:
         super().__init__()
         self.net = small_net((12,))
         self.seconds = seconds
-        self.rows = 0
 
     def forward(self, x: Tensor) -> Tensor:
-        self.rows += len(x)
-        time.sleep(self.seconds * len(x))
+        sleep(self.seconds * len(x))
         out: Tensor = self.net(x)
         return out
 
@@ -64,11 +73,13 @@ def read_values(results: Any) -> pl.DataFrame:
     return frame.sort("label", "explainer", "sample")
 
 
-def test_a_limited_run_ends_in_time_and_says_what_it_left_out(tmp_path: Path) -> None:
+def test_a_limited_run_ends_in_time_and_says_what_it_left_out(
+    tmp_path: Path, clock: SimulatedClock
+) -> None:
     """All of it would take some 40 x 3 x 5,000 ms."""
-    began = time.monotonic()
+    began = clock.now
     results = evaluate(make_model(), 0.2, tmp_path)
-    assert time.monotonic() - began < 12 + 8
+    assert clock.now - began < 12 + 0.5
     options = results.manifest["metrics"][WORST]["options"]
     assert options["budget"] in (20, 50, 100, 200, 500, 1000, 2000)
     # what was given stays
@@ -83,6 +94,7 @@ def test_a_limited_run_ends_in_time_and_says_what_it_left_out(tmp_path: Path) ->
     assert results.samples.filter(pl.col("label") == WORST)["sample"].max() >= done - 1
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_choice_is_stored_as_ordinary_options_with_the_same_bits(tmp_path: Path) -> None:
     limited = evaluate(make_model(), 0.3, tmp_path / "limited")
     budget = limited.manifest["metrics"][WORST]["options"]["budget"]
@@ -99,6 +111,7 @@ def test_the_choice_is_stored_as_ordinary_options_with_the_same_bits(tmp_path: P
     assert read_values(limited).equals(expected.sort("label", "explainer", "sample"))
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_same_call_continues_with_more_samples(tmp_path: Path) -> None:
     model = make_model(0.002)
     first = evaluate(model, 0.15, tmp_path)
@@ -147,6 +160,7 @@ def test_with_time_to_spare_everything_is_done_and_nothing_said(tmp_path: Path) 
     assert results.summary.samples == {"inputs": 4}
 
 
+@pytest.mark.usefixtures("clock")
 def test_time_that_is_left_raises_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +172,7 @@ def test_time_that_is_left_raises_the_settings(
         if isinstance(choice, str):  # nothing is added, and why
             return
         budgets.append(choice.settings.get(WORST, {"budget": 5000})["budget"])
-        model.module.seconds = 0.0  # type: ignore[assignment]
+        model.module.seconds = 0.001  # type: ignore[assignment]
 
     monkeypatch.setattr(evaluation, "_print_choice", speed_up)
     options = {"sanity": False, "neighbourhood": standfast.LinfBall(0.1)}
@@ -172,6 +186,7 @@ def test_time_that_is_left_raises_the_settings(
     assert results.manifest["limit"]["samples"]["inputs"] == [6, 6]
 
 
+@pytest.mark.usefixtures("clock")
 def test_too_few_minutes_are_refused_before_anything_is_stored(tmp_path: Path) -> None:
     with pytest.raises(standfast.ArgumentError, match="minutes: expected at least about"):
         standfast.evaluate(
@@ -197,10 +212,13 @@ def test_two_workers_end_in_time(tmp_path: Path) -> None:
     assert not results.failures
 
 
-def test_a_stopped_run_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+def test_a_run_is_stopped_in_time_and_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    """By a clock that is not simulated."""
     model = make_model()
     model.module.train()
-    assert evaluate(model, 0.1, tmp_path).run.stopped
+    began = time.monotonic()
+    assert evaluate(model, 0.05, tmp_path).run.stopped
+    assert time.monotonic() - began < 3 + 8
     assert model.module.training
     assert all(parameter.requires_grad for parameter in model.module.parameters())
     assert not any(
@@ -220,9 +238,19 @@ def study(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_studies_have_minutes_and_can_be_made_again_from_what_is_stored(tmp_path: Path) -> None:
-    limited = standfast.run_study(study(minutes=0.4), tmp_path, progress=False)
-    assert limited.manifest["limit"]["minutes"] == 0.4
+@pytest.mark.usefixtures("clock")
+def test_studies_have_minutes_and_can_be_made_again_from_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = standfast.Model.forward
+
+    def forward_slowly(model: standfast.Model, x: Tensor) -> Tensor:
+        sleep(0.01 * len(x))
+        return forward(model, x)
+
+    monkeypatch.setattr(standfast.Model, "forward", forward_slowly)
+    limited = standfast.run_study(study(minutes=1), tmp_path, progress=False)
+    assert limited.manifest["limit"]["minutes"] == 1
     assert limited.manifest["metrics"]["aopc"]["options"]["samples"] == 1
     stored = limited.manifest["study"]
     assert "minutes" not in stored
@@ -307,6 +335,7 @@ def test_two_samples_have_their_checks_in_a_limited_time_too(tmp_path: Path) -> 
     assert results.verdict().left_out == ()
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_same_call_says_why_it_does_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,27 +347,28 @@ def test_the_same_call_says_why_it_does_nothing(
     }
     for _ in range(2):
         results = standfast.evaluate(
-            make_model(0.002),
+            make_model(0.004),
             "saliency",
             draw(2),
             ["worst_case"],
-            minutes=0.08,
+            minutes=0.3,
             out=tmp_path,
             **options,
         )
-    if results.manifest["limit"]["samples"]["inputs"] == [2, 2] and not results.run.stopped:
-        assert "give more minutes" in capsys.readouterr().err
+    assert results.manifest["limit"]["samples"]["inputs"] == [2, 2]
+    assert not results.run.stopped
+    assert "give more minutes" in capsys.readouterr().err
 
 
 def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: SimulatedClock
 ) -> None:
     """It is as quick as the other one in trials, and then takes longer than all of the time."""
     is_running = False
 
     def hang(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         while is_running:
-            time.sleep(0.1)
+            sleep(0.1)
         return inputs
 
     def run_slowly(*arguments: Any, **options: Any) -> Any:
@@ -347,7 +377,7 @@ def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
         return run_grid(*arguments, **options)
 
     monkeypatch.setattr(limited_runs, "run_grid", run_slowly)
-    began = time.monotonic()
+    began = clock.now
     explainers = {"saliency": "saliency", "hanging": hang}
     options = {**OPTIONS, "sanity": False, "controls": False}
     results = standfast.evaluate(
@@ -359,7 +389,7 @@ def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
         out=tmp_path,
         **options,
     )
-    assert time.monotonic() - began < 15 + 15
+    assert clock.now - began < 15 + 0.5
     assert results.manifest["limit"]["samples"]["inputs"][0] >= 1
     assert results.missing == 0
     assert results.samples["explainer"].unique().to_list() == ["saliency"]
@@ -368,6 +398,7 @@ def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
     assert words in " ".join(str(results).split())
 
 
+@pytest.mark.usefixtures("clock")
 def test_what_a_run_without_a_limit_has_done_is_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +412,7 @@ def test_what_a_run_without_a_limit_has_done_is_not_done_again(
     assert again.manifest["limit"]["samples"]["inputs"] == [4, 4]
 
 
+@pytest.mark.usefixtures("clock")
 def test_first_jobs_count_as_work_that_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,11 @@ import os
 import site
 import sys
 import sysconfig
+import time
 from collections import deque
 from collections.abc import Iterable
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -87,7 +89,7 @@ def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
     waiting = deque((name, "") for name in later)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name in SCRIPTS or not isinstance(file, str) or not is_own(name):
+        if name in SCRIPTS or not isinstance(file, str) or not _is_own_file(file):
             continue
         key = (file, id(getattr(module, "__spec__", None)))  # which is another one after a reload
         if key not in _FIRST:
@@ -114,12 +116,13 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     path = _SearchPath()
     while waiting:
         name, named_by = waiting.popleft()
-        if name in sys.modules or _is_of_installed(name):
-            continue
         folder = _find_folder(named_by)
+        # most names are met in many files
         if (name, folder) in tried:
             continue
         tried.add((name, folder))
+        if name in sys.modules or _is_of_installed(name):
+            continue
         file = _find_file(name, folder, path)
         if file is None:
             continue
@@ -191,7 +194,8 @@ class _SearchPath:
     def __init__(self) -> None:
         self._files: dict[str, str | None] = {}
         self._modules: dict[str, frozenset[str] | None] = {}
-        self._on_path: dict[str, list[str]] = {}
+        folders = tuple(dict.fromkeys(sys.path))
+        self._places = _index_places(folders, tuple(map(self._list, folders)))
 
     def find(self, name: str) -> str | None:
         """The file of a module that is on the path, without importing what it is a part of; None if there is none."""
@@ -233,29 +237,80 @@ class _SearchPath:
 
     def _list_places(self, module: str) -> list[str]:
         """The folders of the path that can have a module."""
-        if module not in self._on_path:
-            folders = dict.fromkeys(sys.path)
-            may_have = [folder for folder in folders if self._may_have(folder, module)]
-            self._on_path[module] = may_have
-        return self._on_path[module]
+        # some file systems do not tell capitals from small letters
+        return list(self._places.get(module.casefold(), self._places[_ANY_MODULE]))
 
     def _may_have(self, folder: str, module: str) -> bool:
         """Whether a folder can have a module: one that cannot be listed, such as an archive, always can."""
+        modules = self._list(folder)
+        return modules is None or module.casefold() in modules
+
+    def _list(self, folder: str) -> frozenset[str] | None:
+        """What a folder has, as it is first seen."""
         if folder not in self._modules:
             self._modules[folder] = _list_modules(folder)
-        modules = self._modules[folder]
-        # some file systems do not tell capitals from small letters
-        return modules is None or module.casefold() in modules
+        return self._modules[folder]
+
+
+#: stands for a module that no folder is known to have; no module has this name
+_ANY_MODULE = "."
+
+
+# of the folders of one path, as long as nothing in them changes
+@lru_cache(maxsize=4)
+def _index_places(
+    folders: tuple[str, ...], listings: tuple[frozenset[str] | None, ...]
+) -> dict[str, tuple[str, ...]]:
+    """For each module the folders that can have it, in their order.
+
+    Args:
+        folders: of the path.
+        listings: the modules of each of them; None where they are not known.
+    """
+    names = frozenset[str]().union(*(names for names in listings if names is not None))
+    folders_of: dict[str, list[str]] = {name: [] for name in (*names, _ANY_MODULE)}
+    for folder, modules in zip(folders, listings, strict=True):
+        for name in folders_of if modules is None else modules:
+            folders_of[name].append(folder)
+    return {name: tuple(folders_of_name) for name, folders_of_name in folders_of.items()}
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What was in a folder.
+
+    Attributes:
+        changed: when the folder was changed, in nanoseconds.
+        modules: the names of its files and folders, up to the first dot.
+    """
+
+    changed: int
+    modules: frozenset[str]
+
+
+#: what was read of folders that nobody has changed for a while
+_LISTINGS: dict[str, _Listing] = {}
+#: of two changes so near to each other, the clock of a file system may not see the second
+_NANOSECONDS_OF_DOUBT = 2_000_000_000
 
 
 def _list_modules(folder: str) -> frozenset[str] | None:
     """The names of files and folders in a folder, up to the first dot; None if it cannot be listed."""
     try:
+        changed = Path(folder or ".").stat().st_mtime_ns
+        before = _LISTINGS.get(folder)
+        if before is not None and before.changed == changed:
+            return before.modules
+        looked = time.time_ns()
         with os.scandir(folder or ".") as entries:
             stems = [entry.name.partition(".")[0] for entry in entries]
-            return frozenset(stem.casefold() for stem in stems)
+            modules = frozenset(stem.casefold() for stem in stems)
     except (OSError, TypeError):  # the path may hold what is no text, which Python leaves out
         return None
+    # a path from the current folder may be that of another one later
+    if Path(folder).is_absolute() and looked - changed > _NANOSECONDS_OF_DOUBT:
+        _LISTINGS[folder] = _Listing(changed, modules)
+    return modules
 
 
 @cache
