@@ -527,7 +527,7 @@ def test_half_precision_goes_back_to_the_prior(digits: standfast.data.Dataset) -
     module = standfast.zoo.load("lenet5-mnist").to(torch.bfloat16)
     half = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
     options: dict[str, Any] = {
-        "threshold": 0.72,
+        "threshold": 0.85,
         "particles": 40,
         "moves": 1,
         "first": 1.0,
