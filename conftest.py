@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +29,12 @@ def keep_nothing() -> Iterator[None]:
         patch.setenv("STANDFAST_CACHE", "off")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("STANDFAST_THREADS", "1")
+        patch.setenv("POLARS_MAX_THREADS", "1")
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
         patch.setattr(sys, "dont_write_bytecode", True)
+        # No result of a test is needed after a failure of power, and to wait for the disk takes milliseconds a file.
+        patch.setattr(os, "fsync", lambda handle: None)
         yield
 
 

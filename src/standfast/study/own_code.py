@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -126,7 +126,8 @@ def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
     waiting = deque((name, "") for name in later)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name in _SCRIPTS or not isinstance(file, str) or not is_own(name):
+        # as `is_own` says; there are thousands of modules
+        if name in _SCRIPTS or not isinstance(file, str) or not _is_own_file(file):
             continue
         key = (file, id(getattr(module, "__spec__", None)))  # which is another one after a reload
         if key not in _FIRST:
@@ -149,10 +150,16 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     """
     digests: dict[str, str] = {}
     tried: set[tuple[str, str]] = set()
+    # many files name the same module
+    of_installed: dict[str, bool] = {}
     path = _SearchPath()
     while waiting:
         name, named_by = waiting.popleft()
-        if name in sys.modules or _is_of_installed(name):
+        if name in sys.modules:
+            continue
+        if name not in of_installed:
+            of_installed[name] = _is_of_installed(name)
+        if of_installed[name]:
             continue
         folder = _find_folder(named_by)
         if (name, folder) in tried:
@@ -210,20 +217,37 @@ def _is_of_installed(name: str) -> bool:
     if name.endswith(".py"):  # the path of a file
         return False
     top = name.partition(".")[0]
-    return top in sys.stdlib_module_names or (top in sys.modules and not is_own(top))
+    return _is_of_standard_library(name) or (top in sys.modules and not is_own(top))
+
+
+def _is_of_standard_library(name: str) -> bool:
+    is_path = name.endswith(".py")
+    return not is_path and name.partition(".")[0] in sys.stdlib_module_names
 
 
 class _SearchPath:
     """Python's path, for many modules that are not imported.
 
     A path may have a hundred folders, and most names are in none of them. So each folder is listed once, and Python
-    only looks into those that have something of the name.
+    only looks into those that have something of the name. What is taken from one module has many names, such as
+    `module.function`, for which the module is found once.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, str | None] = {}
         self._modules: dict[str, frozenset[str] | None] = {}
-        self._on_path: dict[str, list[str]] = {}
+        self._specs: dict[tuple[str, tuple[str, ...]], ModuleSpec | None] = {}
+        #: folders of the path with their places on it: by what they have, and those that cannot be listed
+        self._folders_with: dict[str, list[tuple[int, str]]] = {}
+        self._unlisted: list[tuple[int, str]] = []
+        for place, folder in enumerate(dict.fromkeys(sys.path)):
+            modules = self._list_modules_once(folder)
+            # Python notes None for what has no finder, such as an archive that is not there
+            is_passed_over = sys.path_importer_cache.get(folder, folder) is None
+            if modules is None and not is_passed_over:
+                self._unlisted.append((place, folder))
+            for module in modules or ():
+                self._folders_with.setdefault(module, []).append((place, folder))
 
     def find(self, name: str) -> str | None:
         """The file of a module that is on the path, without importing what it is a part of; None if there is none."""
@@ -250,30 +274,40 @@ class _SearchPath:
                 inside = spec.submodule_search_locations
                 # a module that is no package has no folders of its own
                 folders = self._list_places(part) if inside is None else [*inside]
-            try:
-                spec = PathFinder.find_spec(outer, folders)
-            except Exception:  # what the finders of other packages raise
-                return None
+            spec = self._find_spec(outer, folders)
             if spec is None:
                 return None
         if spec is None:
             return None
         return spec.origin
 
+    def _find_spec(self, name: str, folders: list[str]) -> ModuleSpec | None:
+        """What Python finds of a module in these folders; None if there is nothing."""
+        if not folders:
+            return None
+        key = (name, tuple(folders))
+        if key not in self._specs:
+            try:
+                self._specs[key] = PathFinder.find_spec(name, folders)
+            except Exception:  # what the finders of other packages raise
+                self._specs[key] = None
+        return self._specs[key]
+
     def _list_places(self, module: str) -> list[str]:
-        """The folders of the path that can have a module."""
-        if module not in self._on_path:
-            folders = dict.fromkeys(sys.path)
-            self._on_path[module] = [folder for folder in folders if self._may_have(folder, module)]
-        return self._on_path[module]
+        """The folders of the path that can have a module, in the order of the path."""
+        places = [*self._folders_with.get(module.casefold(), ()), *self._unlisted]
+        return [folder for _, folder in sorted(places)]
 
     def _may_have(self, folder: str, module: str) -> bool:
         """Whether a folder can have a module: one that cannot be listed, such as an archive, always can."""
-        if folder not in self._modules:
-            self._modules[folder] = _list_modules(folder)
-        modules = self._modules[folder]
+        modules = self._list_modules_once(folder)
         # some file systems do not tell capitals from small letters
         return modules is None or module.casefold() in modules
+
+    def _list_modules_once(self, folder: str) -> frozenset[str] | None:
+        if folder not in self._modules:
+            self._modules[folder] = _list_modules(folder)
+        return self._modules[folder]
 
 
 def _list_modules(folder: str) -> frozenset[str] | None:
@@ -287,11 +321,15 @@ def _list_modules(folder: str) -> frozenset[str] | None:
 
 @cache
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
-    """The names of the modules that the code of a file imports anywhere, also inside of functions."""
+    """The names of the modules that the code of a file imports anywhere, also inside of functions.
+
+    Without those of the standard library, which are never the user's.
+    """
     # the digest is an argument, so that the cache sees a changed file
-    return _read_file(file, digest).find_imports(
-        module if Path(file).stem == "__init__" else module.rpartition(".")[0]
-    )
+    is_package = Path(file).stem == "__init__"
+    package = module if is_package else module.rpartition(".")[0]
+    names = _read_file(file, digest).find_imports(package)
+    return tuple(name for name in names if not _is_of_standard_library(name))
 
 
 @cache
