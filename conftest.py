@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -13,6 +14,7 @@ import torch
 from report_builder import Builder
 
 import standfast
+from standfast.study import provenance
 from standfast.testing import SHAPES, small_net
 
 __all__ = ["SHAPES", "small_net"]
@@ -35,6 +37,8 @@ def keep_nothing() -> Iterator[None]:
         patch.setattr(sys, "dont_write_bytecode", True)
         # No result of a test is needed after a failure of power, and to wait for the disk takes milliseconds a file.
         patch.setattr(os, "fsync", lambda handle: None)
+        # Nor is anything checked out between two tests, and git compares all files of this checkout for each run.
+        patch.setattr(provenance, "git_revision", functools.cache(provenance.git_revision))
         yield
 
 

@@ -237,17 +237,17 @@ class _SearchPath:
         self._files: dict[str, str | None] = {}
         self._modules: dict[str, frozenset[str] | None] = {}
         self._specs: dict[tuple[str, tuple[str, ...]], ModuleSpec | None] = {}
-        #: folders of the path with their places on it: by what they have, and those that cannot be listed
+        #: folders with their positions on the path: by what they have, and those that cannot be listed
         self._folders_with: dict[str, list[tuple[int, str]]] = {}
         self._unlisted: list[tuple[int, str]] = []
-        for place, folder in enumerate(dict.fromkeys(sys.path)):
+        for position, folder in enumerate(dict.fromkeys(sys.path)):
             modules = self._list_modules_once(folder)
             # Python notes None for what has no finder, such as an archive that is not there
             is_passed_over = sys.path_importer_cache.get(folder, folder) is None
             if modules is None and not is_passed_over:
-                self._unlisted.append((place, folder))
+                self._unlisted.append((position, folder))
             for module in modules or ():
-                self._folders_with.setdefault(module, []).append((place, folder))
+                self._folders_with.setdefault(module, []).append((position, folder))
 
     def find(self, name: str) -> str | None:
         """The file of a module that is on the path, without importing what it is a part of; None if there is none."""
@@ -295,8 +295,8 @@ class _SearchPath:
 
     def _list_places(self, module: str) -> list[str]:
         """The folders of the path that can have a module, in the order of the path."""
-        places = [*self._folders_with.get(module.casefold(), ()), *self._unlisted]
-        return [folder for _, folder in sorted(places)]
+        folders_with = [*self._folders_with.get(module.casefold(), ()), *self._unlisted]
+        return [folder for _, folder in sorted(folders_with)]
 
     def _may_have(self, folder: str, module: str) -> bool:
         """Whether a folder can have a module: one that cannot be listed, such as an archive, always can."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -40,6 +41,8 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
 
 def git_revision(folder: Path) -> str | None:
     """The revision that is checked out in `folder`, followed by `+changes` if files differ; None without git."""
+    if not _may_be_checkout(folder):
+        return None
     command = [
         "git",
         "-C",
@@ -59,6 +62,14 @@ def git_revision(folder: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         # without git, outside of a checkout, or on a disk that is too slow: the study goes on
         return None
+
+
+def _may_be_checkout(folder: Path) -> bool:
+    """Whether git could find a checkout from a folder on: to ask it takes longer than to look."""
+    if "GIT_DIR" in os.environ:
+        return True
+    inner = folder.resolve()
+    return any((outer / ".git").exists() for outer in (inner, *inner.parents))
 
 
 def _processor() -> str | None:
