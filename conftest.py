@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -14,6 +15,7 @@ from quick_processes import start_workers_quickly
 from report_builder import Builder
 
 import standfast
+from standfast.study import provenance
 from standfast.testing import SHAPES, small_net
 
 __all__ = ["SHAPES", "small_net"]
@@ -30,13 +32,16 @@ def keep_nothing() -> Iterator[None]:
         patch.setenv("STANDFAST_CACHE", "off")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("STANDFAST_THREADS", "1")
+        patch.setenv("POLARS_MAX_THREADS", "1")
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
         patch.setattr(sys, "dont_write_bytecode", True)
-        # nothing that tests write has to outlive the power
+        # No result of a test is needed after a failure of power, and to wait for the disk takes milliseconds a file.
         patch.setattr(os, "fsync", lambda handle: None)
-        # a run in memory would wait for other writers, of which no test has one without a time of its own
+        # A run in memory would wait for other writers, of which no test has one without a time of its own.
         patch.setattr("standfast.study.folders.SECONDS_TO_SETTLE", 0.02)
+        # Nor is anything checked out between two tests, and git compares all files of this checkout for each run.
+        patch.setattr(provenance, "git_revision", functools.cache(provenance.git_revision))
         yield
 
 

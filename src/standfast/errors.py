@@ -10,7 +10,7 @@ import sys
 import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
@@ -381,6 +381,12 @@ def check(condition: bool, argument: str, expected: str, got: object) -> None:
 def find_version(package: str = "standfast") -> str:
     """The version of an installed package; empty for a source that is used without being installed."""
     try:
-        return version(package)
+        return _read_version(package)
     except PackageNotFoundError:
         return ""
+
+
+@cache
+def _read_version(package: str) -> str:
+    # each run asks for some fifteen, and to read one takes a millisecond; that one is missing is not remembered
+    return version(package)

@@ -45,9 +45,8 @@ def check_pandas(series: pd.Series[Any]) -> None:
     pd.testing.assert_frame_equal(again, frame)
     assert again["cell"].isna().equals(frame["cell"].isna())
     half = frame[: (len(frame) + 1) // 2]
-    pd.testing.assert_frame_equal(
-        Table.read(half, frame).decode(Table.read(half, frame).encode(frame)), frame
-    )
+    table_of_both = Table.read(half, frame)
+    pd.testing.assert_frame_equal(table_of_both.decode(table_of_both.encode(frame)), frame)
 
 
 def check_polars(series: pl.Series) -> None:
@@ -68,7 +67,7 @@ def maybe(cells: Any) -> Any:
     return lists(st.one_of(st.none(), cells))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data(), st.sampled_from(NUMPY))
 def test_integers_of_numpy(data: Any, dtype: str) -> None:
     ends = np.iinfo(dtype)
@@ -77,7 +76,7 @@ def test_integers_of_numpy(data: Any, dtype: str) -> None:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data(), st.sampled_from(NULLABLE))
 def test_integers_of_pandas_arrow_and_polars(data: Any, dtype: str) -> None:
     ends = np.iinfo(dtype.lower())
@@ -89,7 +88,7 @@ def test_integers_of_pandas_arrow_and_polars(data: Any, dtype: str) -> None:
     check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(arrow))))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(maybe(st.floats(width=32)), st.sampled_from(["32", "64"]))
 def test_floats(cells: list[float | None], width: str) -> None:
     numbers = np.array([np.nan if cell is None else cell for cell in cells])
@@ -102,7 +101,7 @@ def test_floats(cells: list[float | None], width: str) -> None:
     check_pandas(pd.Series(pd.arrays.ArrowExtensionArray(array)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(maybe(st.booleans()))
 def test_flags(cells: list[bool | None]) -> None:
     check_pandas(pd.Series(pd.array(cells, dtype="boolean")))
@@ -114,7 +113,7 @@ def test_flags(cells: list[bool | None]) -> None:
     check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(pa.bool_()))))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(maybe(st.text(max_size=3)), st.sampled_from([object, "string", "category"]))
 def test_texts(cells: list[str | None], dtype: Any) -> None:
     check_pandas(pd.Series(pd.Series(cells, dtype=object), dtype=dtype))
@@ -127,7 +126,7 @@ def test_texts(cells: list[str | None], dtype: Any) -> None:
         check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(arrow))))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     maybe(st.integers(-(10**10), 10**10)), st.sampled_from(UNITS), st.sampled_from([1, 900, 86400])
 )
@@ -153,7 +152,7 @@ def test_moments_and_durations(cells: list[int | None], unit: str, length: int) 
         )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     lists(st.integers(0, 25_000)), st.sampled_from(ZONES), st.sampled_from(UNITS), st.integers(0, 1)
 )
@@ -179,7 +178,7 @@ def test_days_and_moments_in_a_zone(days: list[int], zone: str, unit: str, hours
         )  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(maybe(st.dates(datetime.date(1, 1, 3), datetime.date(9999, 12, 29))))
 def test_days(cells: list[datetime.date | None]) -> None:
     check_pandas(pd.Series(cells, dtype=object))
@@ -189,7 +188,7 @@ def test_days(cells: list[datetime.date | None]) -> None:
         check_pandas(pd.Series(pd.array(cells, dtype=pd.ArrowDtype(arrow))))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(maybe(st.decimals(-(10**9), 10**9, places=4, allow_nan=False)))
 def test_decimals(cells: list[Decimal | None]) -> None:
     check_pandas(pd.Series(cells, dtype=object))

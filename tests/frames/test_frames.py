@@ -288,6 +288,7 @@ def test_classes_have_their_names() -> None:
         frame[:8],
         "aopc:samples=2,steps=3",
         sanity=False,
+        controls=False,
         progress=False,
     )
     stored = found.manifest["data"]["inputs"]

@@ -70,7 +70,8 @@ def test_defaults_of_a_metric(model: standfast.Model) -> None:
 
 
 def test_metric_is_used_without_being_registered(model: standfast.Model, tmp_path: Path) -> None:
-    found = standfast.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
+    options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False}
+    found = standfast.evaluate(model, ["saliency"], rows(), [Halved()], **options)
     assert found.frame()["label"].to_list() == ["halved"] * 3
     assert "Halved" in found.to_html(tmp_path / "report.html").read_text()
 

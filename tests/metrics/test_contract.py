@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import pytest
@@ -21,20 +22,31 @@ from standfast.testing import (
     SHAPES,
     check_batch_independence,
     check_explainer,
+    check_result,
     check_similarity,
     small_net,
 )
 
-#: every check with every shape; `test_bits_by_batches.py` has more batches than the check of them, of all shapes
-CHECKS = [
-    pytest.param(check, shape, id=f"{check.__name__}-{shape}")
-    for check in METRIC_CHECKS
-    for shape in SHAPES
-    if check is not check_batch_independence or shape == "series"
-]
+
+def list_checks() -> list[Any]:
+    """Every check with every shape.
+
+    What a result has depends on the shape of the inputs. Of the other checks one shape is quick, and the rest is slow.
+    """
+    checks = []
+    for check in METRIC_CHECKS:
+        for shape in SHAPES:
+            is_quick = check is check_result or shape == "series"
+            if check is check_batch_independence and not is_quick:
+                # `test_bits_by_batches.py` has more batches than this check, of all shapes
+                continue
+            marks = [] if is_quick else [pytest.mark.slow]
+            name = f"{check.__name__}-{shape}"
+            checks.append(pytest.param(check, shape, id=name, marks=marks))
+    return checks
 
 
-@pytest.mark.parametrize(("check", "shape"), CHECKS)
+@pytest.mark.parametrize(("check", "shape"), list_checks())
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], shape: str) -> None:
     metric = light_metric(name)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from light import light_metric
+from light import light_explainer, light_metric
 from torch import Tensor, nn
 
 import standfast
@@ -82,7 +82,7 @@ def is_exported(model: standfast.Model) -> bool:
 )
 def test_explainers(pair, name):
     own, made = pair
-    explainer = standfast.explainers.get(name)
+    explainer = light_explainer(name)
     if is_exported(made) and name in OF_LAYERS:
         with pytest.raises((ArgumentError, ModelError), match="without any|needs a convolution"):
             explainer(made, make_inputs())
@@ -353,7 +353,7 @@ def halve(
 @pytest.mark.parametrize("name", standfast.explainers.names())
 def test_maps_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype, name.startswith("attention_"))
-    explainer, targets = standfast.explainers.get(name), torch.tensor([0, 1, 2])
+    explainer, targets = light_explainer(name), torch.tensor([0, 1, 2])
     found, expected = explainer(half, inputs, targets), explainer(single, inputs.float(), targets)
     assert found.dtype == torch.float32
     alike = torch.cosine_similarity(found.flatten(1), expected.flatten(1))
@@ -370,7 +370,7 @@ def test_small_numbers_in_float16(name):
     assert torch.cosine_similarity(found.flatten(1), expected.flatten(1)).min() > 0.999
 
 
-@HALF_OR_MIXED
+@ONE_OF_THEM
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metrics_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype)

@@ -156,6 +156,8 @@ def test_a_study_names_the_function(tmp_path: Path) -> None:
         "models": {"net": {"function": "forwarded:Net", "forward": "forwarded:logits"}},
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
+        "controls": False,
+        "sanity": False,
     }
     found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []

@@ -88,6 +88,7 @@ def test_rank_references_on_many_features():
     close(sim.Kendall()(a, b), by_row(lambda p, q: scipy.stats.kendalltau(p, q).statistic, a, b))
 
 
+@pytest.mark.slow
 def test_ranks_of_more_features_than_63_bits_can_sum():
     """Products of doubled ranks sum to F^3 / 3, which is 2^63 at 3.02 million."""
     a = torch.randint(

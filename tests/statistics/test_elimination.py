@@ -63,9 +63,7 @@ def check_error(lost: int, races: int, level: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("means", "heavy"),
-    [([0.0] * 5, False), ([0.02, 0.0, 0.01, 0.0], False), ([0.0] * 4, True)],
-    ids=["ties", "near ties", "heavy tails"],
+    ("means", "heavy"), [([0.0] * 5, False), ([0.0] * 4, True)], ids=["ties", "heavy tails"]
 )
 def test_the_best_is_lost_no_more_often_than_stated(means: list[float], heavy: bool) -> None:
     """With a level of 30%, so that 60 races show an error that is not kept."""

@@ -64,7 +64,7 @@ class Watched(nn.Module):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(texts=LISTS, number=some.integers(0, 3), seed=some.integers(0, 2**30))
 @example(texts=["a"], number=4, seed=0)  # nothing but special tokens is left
 def test_special_tokens_and_padding_never_move(
@@ -98,7 +98,7 @@ def test_special_tokens_and_padding_never_move(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(texts=LISTS)
 def test_special_tokens_and_padding_are_never_explained(kind: str, texts: list[str]) -> None:
     """A word has what autograd gives its tokens; the rest of the map is 0, although special tokens have gradients."""

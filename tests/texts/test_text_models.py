@@ -341,7 +341,8 @@ def test_what_does_not_go_in(bag: BagOfWords) -> None:
 
 def test_removal_is_said_beside_each_metric_that_removes(bag: BagOfWords) -> None:
     model = standfast.TextModel(bag, PieceTokenizer(), removal=("delete",))
-    found = standfast.evaluate(model, "occlusion", TEXTS, ["aopc"], progress=False, sanity=False)
+    options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False}
+    found = standfast.evaluate(model, "occlusion", TEXTS, ["aopc"], **options)
     assert found.manifest["about"]["removal"] == {"aopc (delete)": "delete"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from standfast.study.file.spec import study_from
-from standfast.study.forecast.estimate import Estimate
+from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 
@@ -104,19 +104,35 @@ def estimate(study: Mapping[str, Any], folder: Path) -> Estimate:
     )
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-def test_the_study_on_tiny_networks(network: str, tmp_path: Path) -> None:
-    """Every explainer with a metric, and every metric with an explainer, for two images."""
-    study = read_study(tmp_path, network, 2, tiny=True)
-    whole = study["explainers"], study["metrics"]
-    few = {"max sensitivity": study["metrics"]["max sensitivity"]}
-    lines = []
-    for explainers, metrics in ((whole[0], few), (["saliency"], whole[1])):
-        lines += estimate({**study, "explainers": explainers, "metrics": metrics}, tmp_path).lines
+def check_lines(lines: Sequence[Line], count: int) -> None:
+    """That so many lines were estimated, without an error."""
     assert [(line.explainer, line.label, line.error) for line in lines if line.error] == []
-    assert len(lines) == len(whole[0]) + len(whole[1])
+    assert len(lines) == count
     # what a probability costs is random, and may not be seen in the time
     assert all(line.seconds > 0 or line.basis == "unknown" for line in lines)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_explainers_of_the_study_on_tiny_networks(network: str, tmp_path: Path) -> None:
+    """Every explainer with a metric, for two images."""
+    study = read_study(tmp_path, network, 2, tiny=True)
+    study["metrics"] = {"max sensitivity": study["metrics"]["max sensitivity"]}
+    check_lines(estimate(study, tmp_path).lines, len(study["explainers"]))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        # a network of convolutions and one of attention; the others are of the same layers
+        *("ResNet-50", "ViT-B/16"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("Swin-T", "ConvNeXt-T")),
+    ],
+)
+def test_the_metrics_of_the_study_on_tiny_networks(network: str, tmp_path: Path) -> None:
+    """Every metric with an explainer, for two images."""
+    study = read_study(tmp_path, network, 2, tiny=True)
+    study["explainers"] = ["saliency"]
+    check_lines(estimate(study, tmp_path).lines, len(study["metrics"]))
 
 
 @pytest.mark.parametrize(("name", "network"), [("vit", "ViT-B/16"), ("resnet", "ResNet-50")])

@@ -171,6 +171,8 @@ def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
         "models": {"vit": "transformers:mine"},
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
+        "controls": False,
+        "sanity": False,
     }
     found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "standfast": find_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "packages": dict(_find_packages()),
+        "packages": _find_packages(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu": _processor(),
@@ -38,16 +38,16 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
     }
 
 
-# reading them takes longer than a small job
-@cache
-def _find_packages() -> tuple[tuple[str, str], ...]:
+def _find_packages() -> dict[str, str]:
     """The names and versions of those packages that are installed."""
     versions = {name: find_version(name) for name in _PACKAGES}
-    return tuple((name, version) for name, version in versions.items() if version)
+    return {name: version for name, version in versions.items() if version}
 
 
 def git_revision(folder: Path) -> str | None:
     """The revision that is checked out in `folder`, followed by `+changes` if files differ; None without git."""
+    if not _may_be_checkout(folder):
+        return None
     command = [
         "git",
         "-C",
@@ -67,6 +67,14 @@ def git_revision(folder: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         # without git, outside of a checkout, or on a disk that is too slow: the study goes on
         return None
+
+
+def _may_be_checkout(folder: Path) -> bool:
+    """Whether git could find a checkout from a folder on: to ask it takes longer than to look."""
+    if "GIT_DIR" in os.environ:
+        return True
+    inner = folder.resolve()
+    return any((outer / ".git").exists() for outer in (inner, *inner.parents))
 
 
 def _processor() -> str | None:

@@ -312,22 +312,23 @@ def test_what_is_found_flips_and_keeps_what_is_held(
     )
 
 
+@pytest.mark.parametrize("count", [5, pytest.param(12, marks=pytest.mark.slow)])
 def test_fmn_is_below_the_others(
-    lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion
+    count: int, lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion
 ) -> None:
     """The papers' attacks, and ours with a longer search: what the default leaves is little."""
-    found = {name: get_attack(name).minimise(lenet, digits, None, None) for name in ("iga", "gsa")}
+    x = digits[:count]
+    distortion, low = nearest.distortion[:count], nearest.low[:count]
+    found = {name: get_attack(name).minimise(lenet, x, None, None) for name in ("iga", "gsa")}
     assert nearest.found.all()
     for other in found.values():
-        assert bool((nearest.distortion < other.distortion).all())
-    long = get_attack("fmn:steps=200,rivals=4,second=400,restarts=2").minimise(
-        lenet, digits, None, None
-    )
-    assert float((nearest.distortion / long.distortion).median()) < 1.02
+        assert bool((distortion < other.distortion).all())
+    long = get_attack("fmn:steps=200,rivals=4,second=400,restarts=2").minimise(lenet, x, None, None)
+    assert float((distortion / long.distortion).median()) < 1.02
     assert float(long.gradient_evaluations.min()) > 7 * float(nearest.gradient_evaluations.max())
     # the limit from the gap between the searches is below what the longer ones find
-    assert float((nearest.low <= long.distortion).double().mean()) > 0.9
-    assert 0.5 < float((nearest.low / nearest.distortion).median()) < 1
+    assert int((low > long.distortion).sum()) <= 1
+    assert 0.5 < float((low / distortion).median()) < 1
     assert found["gsa"].second.isinf().all()
     assert not found["gsa"].low.any()
 

@@ -130,7 +130,15 @@ def check_unbiased_and_covering(problem: Problem, estimate: RareEventEstimate) -
     assert 0.6 < ratio < 1.6
 
 
-@pytest.mark.parametrize("problem", problems(), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(
+            problem, id=problem.name, marks=[pytest.mark.slow] if problem.truth < -25 else []
+        )
+        for problem in problems()
+    ],
+)
 def test_exact_answers(problem: Problem) -> None:
     # the slow test has the default
     check_unbiased_and_covering(problem, repeat(problem, 20, particles=400, first=4.0))

@@ -451,6 +451,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any) -> None:
         },
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
         "controls": False,
+        "sanity": False,
     }
     import jsonschema
 

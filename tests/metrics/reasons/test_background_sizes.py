@@ -54,7 +54,7 @@ def simulate(size: int, pairs: int = 2000) -> float:
 
 
 def test_shares_are_those_of_the_known_shapley_values() -> None:
-    curve = measure(pairs=100)
+    curve = measure(pairs=40)
     assert curve.frame()["rows"].to_list() == [8, 16, 32, 64, 128]
     for size in curve.sizes:
         expected = simulate(size.rows)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -179,20 +179,25 @@ def _is_of_installed(name: str) -> bool:
     if name.endswith(".py"):  # the path of a file
         return False
     top = name.partition(".")[0]
-    if top in sys.stdlib_module_names:
-        return True
-    return top in sys.modules and not is_own(top)
+    return _is_of_standard_library(name) or (top in sys.modules and not is_own(top))
+
+
+def _is_of_standard_library(name: str) -> bool:
+    is_path = name.endswith(".py")
+    return not is_path and name.partition(".")[0] in sys.stdlib_module_names
 
 
 class _SearchPath:
     """Python's path, for many modules that are not imported.
 
     A path may have a hundred folders, and most names are in none of them. So each folder is listed once, and Python
-    only looks into those that have something of the name.
+    only looks into those that have something of the name. What is taken from one module has many names, such as
+    `module.function`, for which the module is found once.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, str | None] = {}
+        self._specs: dict[tuple[str, tuple[str, ...]], ModuleSpec | None] = {}
         self._modules: dict[str, frozenset[str] | None] = {}
         folders = tuple(dict.fromkeys(sys.path))
         self._places = _index_places(folders, tuple(map(self._list, folders)))
@@ -225,15 +230,24 @@ class _SearchPath:
                     folders = self._list_places(part)
                 else:
                     folders = [*inside]
-            try:
-                spec = PathFinder.find_spec(outer, folders)
-            except Exception:  # what the finders of other packages raise
-                return None
+            spec = self._find_spec(outer, folders)
             if spec is None:
                 return None
         if spec is None:
             return None
         return spec.origin
+
+    def _find_spec(self, name: str, folders: list[str]) -> ModuleSpec | None:
+        """What Python finds of a module in these folders; None if there is nothing."""
+        if not folders:
+            return None
+        key = (name, tuple(folders))
+        if key not in self._specs:
+            try:
+                self._specs[key] = PathFinder.find_spec(name, folders)
+            except Exception:  # what the finders of other packages raise
+                self._specs[key] = None
+        return self._specs[key]
 
     def _list_places(self, module: str) -> list[str]:
         """The folders of the path that can have a module."""
@@ -315,11 +329,15 @@ def _list_modules(folder: str) -> frozenset[str] | None:
 
 @cache
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
-    """The names of the modules that the code of a file imports anywhere, also inside of functions."""
+    """The names of the modules that the code of a file imports anywhere, also inside of functions.
+
+    Without those of the standard library, which are never the user's.
+    """
     # the digest is an argument, so that the cache sees a changed file
     is_package = Path(file).stem == "__init__"
     package = module if is_package else module.rpartition(".")[0]
-    return _read_file(file, digest).find_imports(package)
+    names = _read_file(file, digest).find_imports(package)
+    return tuple(name for name in names if not _is_of_standard_library(name))
 
 
 @cache
