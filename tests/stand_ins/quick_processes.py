@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.context import ForkServerContext
@@ -104,6 +105,9 @@ def run_command(words: Sequence[str], complaints: str) -> None:
     from standfast.cli import main
 
     os.setsid()
+    # the server may have been started where a worker is, whose Ctrl-C is its parent's
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(complaints, os.O_WRONLY | os.O_CREAT), 2)
     sys.argv = list(words)
