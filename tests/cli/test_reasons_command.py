@@ -209,3 +209,29 @@ def test_a_network_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.Monk
     code, _, error = call("--model", "lenet5-mnist", "--data", "digits", "--row", "3", "--retrain")
     assert code != 0
     assert "--retrain: expected a pipeline and a table" in error
+
+
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_rows_that_are_still_to_be_decided_have_no_label(pipeline: Path) -> None:
+    """The outcome is a column of the training rows alone, as of any applicant; the time is limited."""
+    train = pl.read_csv("customers.csv").rename({"label": "outcome"})
+    train.write_csv("train.csv")
+    train.drop("outcome").head(20).write_csv("applicants.csv")
+    arguments = [
+        "--model",
+        "pipeline.joblib",
+        "--data",
+        "applicants.csv",
+        "--reference",
+        "train.csv",
+    ]
+    arguments += ["--trust", "--top", "2", "--row", "17", "--retrain", "--models", "3"]
+    arguments += ["--minutes", "5", "--out", "card.json"]
+    code, _, error = call(*arguments, "--label", "outcome")
+    assert code == 0, error
+    card = json.loads((pipeline / "card.json").read_text())
+    assert card["models"] == 3
+    assert set(card["columns"]) == {"income", "debt", "age"}
+    code, _, error = call(*arguments, "--label", "result")
+    assert code != 0
+    assert "a column of applicants.csv or of train.csv" in " ".join(error.split())

@@ -168,6 +168,12 @@ def reasons(
     bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
     task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
     draws: Annotated[int, typer.Option(help="At most so many variations.", min=1)] = 400,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="How long all of it may take: fewer rows, and fewer models of --retrain."
+        ),
+    ] = None,
     counter_examples: Annotated[
         int,
         typer.Option(
@@ -236,6 +242,7 @@ def reasons(
         counter_examples=counter_examples,
         units=units,
         seed=seed,
+        minutes=minutes,
     )
     # the user knows rows by their own numbers and names
     cards = name_rows(cards, row or [], data, chosen_rows.names)

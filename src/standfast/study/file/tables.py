@@ -35,7 +35,8 @@ class DataTable(DataEntry):
     Args:
         table: a .csv file with a header, or a .parquet file; relative to the study file.
         label: the column that is predicted, which the model does not get; by default one called label, labels, y,
-            class or target. It is needed for the accuracy alone.
+            class or target. It is needed for the accuracy alone. Rows that are still to be decided have none, and then
+            it is a column of `reference`.
         drop: further columns that the model does not get.
         types: of columns that a .csv file does not tell: text, date, category, or all categories in their order, as in
             {since: date, size: [small, large]}. Codes such as 00123 are text. NA and other words for missing values are
@@ -59,7 +60,8 @@ class DataTable(DataEntry):
             unused = [label, *self.drop]
         extras: dict[str, Tensor] = {}
         # a cell without a value is no class, and the accuracy needs all of them
-        if label is not None and not whole[label].isna().any():
+        has_labels = label is not None and label in whole.columns
+        if has_labels and not whole[label].isna().any():
             labels, classes = number_classes(pl.Series(whole[label].tolist()))
             extras["labels"] = labels[:count]
             # regression has no classes
@@ -73,6 +75,7 @@ class DataTable(DataEntry):
             reference = whole
         else:
             reference = read_frame(base / self.reference, types)[0]
+            self._check_label(label, [*whole.columns, *reference.columns])
         frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {}
         for name, how in types.items():
@@ -103,9 +106,19 @@ class DataTable(DataEntry):
             key_of_column[label] = "label"
         key_of_column |= dict.fromkeys(self.drop, "drop")
         for name, key in key_of_column.items():
+            # a label that these rows do not have may be one of the training rows
+            if key == "label" and self.reference is not None:
+                continue
             got = f"{name!r}{suggest_name(name, columns)}"
             check(name in columns, key, f"a column of {self.table}", got)
         return label
+
+    def _check_label(self, label: str | None, columns: Sequence[object]) -> None:
+        """Raise `ArgumentError` where neither the table nor the training rows have the column that is predicted."""
+        names = list(map(str, columns))
+        got = f"{label!r}{suggest_name(str(label), names)}"
+        expected = f"a column of {self.table} or of {self.reference}"
+        check(label is None or label in names, "label", expected, got)
 
     def _choose_targets(self, labels: Tensor | None) -> Tensor | None:
         """The labels, where these are explained."""
