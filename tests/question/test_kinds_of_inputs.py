@@ -16,7 +16,8 @@ from torch import nn
 
 import standfast
 from standfast.errors import ArgumentError
-from standfast.question.inputs import find_given_kind, find_kind, kinds
+from standfast.question.frames import GivenFrame, _join_tables
+from standfast.question.inputs import Given, find_given_kind, find_kind, kinds
 from standfast.question.question import KINDS
 from standfast.study.file.document import StudyError
 from standfast.study.file.spec import study_from
@@ -162,3 +163,18 @@ def test_a_kind_of_a_plug_in_that_cannot_be_loaded_stops_nothing_else(
     )
     with pytest.warns(UserWarning, match="kind of inputs lost: the plug-in .* could not be loaded"):
         assert find_kind(torch.zeros(2, 3), [object()]).name == "tensors"
+
+
+def test_rows_to_explain_are_a_reference_once_and_only_where_there_is_no_other() -> None:
+    """The rows of the table are what draws of a background come from."""
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"income": [1.0, 2.0, 3.0], "debt": [4.0, 5.0, 6.0]})
+    training = pd.DataFrame({"income": [7.0, 8.0], "debt": [9.0, 10.0]})
+
+    def list_incomes(data: GivenFrame, reference: Any = None) -> list[float]:
+        table = _join_tables(Given({"a": data}, {}, reference=reference))
+        return sorted(table.rows[:, 0].tolist())
+
+    assert list_incomes(GivenFrame(rows)) == [1.0, 2.0, 3.0]
+    assert list_incomes(GivenFrame(rows), reference=training) == [7.0, 8.0]
+    assert list_incomes(GivenFrame(rows, reference=training), reference=rows) == [7.0, 8.0]

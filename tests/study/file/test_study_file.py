@@ -528,3 +528,17 @@ def test_device_of_a_check_is_the_cpu() -> None:
     grid = study_from(words(device="cuda:3")).grid()
     assert grid.device == "cuda:3"
     assert torch.is_tensor(grid.data["d"].inputs)
+
+
+def test_an_extra_that_is_not_there_is_said_of_its_data_set(tmp_path: Path) -> None:
+    text = """
+data: {first: digits, second: digits}
+models: {lenet: lenet5-mnist}
+explainers: [saliency]
+metrics: [{relevance_localisation: {regions: nowhere}}]
+samples: 2
+"""
+    with pytest.raises(StudyError) as caught:
+        load_study(write(tmp_path, text)).grid()
+    assert "on data 'first'" in str(caught.value)
+    assert "got 'nowhere'" in str(caught.value)
