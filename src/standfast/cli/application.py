@@ -113,6 +113,16 @@ DemoMinutes = Annotated[
     typer.Option(help="How long all of it may take: fewer digits are evaluated, and it says so."),
 ]
 Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
+# of a model and its data; what is said of them is short where `standfast init` says more
+TrainingRows = Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")]
+Weights = Annotated[str | None, typer.Option(help="Of a module:function.")]
+Label = Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")]
+Bounds = Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")]
+Task = Annotated[str | None, typer.Option(help="What the model answers, if no classes.")]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."),
+]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
 
 

@@ -11,8 +11,15 @@ import typer
 
 from standfast.cli.application import (
     FROM_THERE,
+    Bounds,
     KindName,
+    Label,
+    Seed,
     SpeakingSide,
+    Task,
+    TrainingRows,
+    Trust,
+    Weights,
     Workers,
     count_workers,
     echo,
@@ -154,19 +161,15 @@ def reasons(
             " or against it."
         ),
     ] = SpeakingSide.both,
-    reference: Annotated[
-        str | None, typer.Option(help="Of a table: a file of training rows.")
-    ] = None,
+    reference: TrainingRows = None,
     unit: Annotated[
         list[str] | None,
         typer.Option(help="Of a column: its unit, as income=EUR; may be given several times."),
     ] = None,
-    weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Of a table: the column that has the classes.")
-    ] = None,
-    bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
-    task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
+    weights: Weights = None,
+    label: Label = None,
+    bounds: Bounds = None,
+    task: Task = None,
     draws: Annotated[int, typer.Option(help="At most so many variations.", min=1)] = 400,
     minutes: Annotated[
         float | None,
@@ -182,13 +185,8 @@ def reasons(
             min=0,
         ),
     ] = 0,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."
-        ),
-    ] = False,
+    seed: Seed = 0,
+    trust: Trust = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -315,23 +313,14 @@ def choose(
         str | None,
         typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'."),
     ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="Of a table: a file of training rows.")
-    ] = None,
-    weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Of a table: the column that has the classes.")
-    ] = None,
-    bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
-    task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    reference: TrainingRows = None,
+    weights: Weights = None,
+    label: Label = None,
+    bounds: Bounds = None,
+    task: Task = None,
+    seed: Seed = 0,
     workers: Workers = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."
-        ),
-    ] = False,
+    trust: Trust = False,
     out: Annotated[
         str | None,
         typer.Option(
@@ -469,12 +458,7 @@ def init(
             " decision, as 'P(default) > 0.35'."
         ),
     ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."
-        ),
-    ] = False,
+    trust: Trust = False,
 ) -> None:
     """Write a commented study file for a model and data, and check that they fit.
 

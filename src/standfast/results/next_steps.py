@@ -341,8 +341,11 @@ def _find_rest(situation: Situation) -> NextStep | None:
     step = _find_samples(situation)
     if step is not None and step.more is not None:
         fewest, _ = step.more
-        # more samples are a step of their own; that many are among the rest, or all of the rest are too few
-        if step.samples <= situation.given_samples or fewest > left:
+        # then a part of the rest is enough, which the step of more samples has
+        is_enough = step.samples <= situation.given_samples
+        # then even all of the rest decides nothing
+        is_too_few = fewest > left
+        if is_enough or is_too_few:
             return None
     return NextStep(
         "rest",

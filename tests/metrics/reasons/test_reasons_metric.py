@@ -14,9 +14,12 @@ from torch import Tensor, nn
 import standfast
 from conftest import small_net
 from standfast.metrics import Reasons
+from standfast.metrics.probe import Call
 from standfast.metrics.reasons.draws import (
     Draws,
     draw_settings,
+    draws_numbers,
+    list_possible,
     number_model,
     redraw_background,
     reseed,
@@ -303,6 +306,30 @@ def test_what_differs_beside_is_asked_of_each_input(monkeypatch: pytest.MonkeyPa
     apart = [metric(model, "saliency", inputs[row : row + 1]) for row in range(2)]
     assert [result.drawn.item() for result in apart] == [20, 0]
     assert torch.equal(together.draw_maps[0], apart[0].draw_maps[0])
+
+
+def test_explainers_of_ours_draw_numbers_by_a_seed_alone() -> None:
+    """So one without a seed is not tried: a generator that it used would be a source that the card leaves out."""
+    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    inputs = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    targets = model.predict(inputs)
+    tried: list[str] = []
+    for name in standfast.explainers.names():
+        explainer = standfast.explainers.get(name)
+        if "seed" in list_possible(explainer, model, is_measured=True):
+            continue
+        call = Call(model, explainer, inputs, targets)
+        try:
+            with model.naming(inputs), model.session():
+                has_drawn = draws_numbers(call, targets, 0)
+        except standfast.errors.StandfastError:
+            continue  # it explains another kind of model
+        assert not has_drawn, name
+        tried.append(name)
+    assert len(tried) >= 12
+    # a function of the user may use any generator
+    function = standfast.explainers.from_callable(explain_by(swap_sometimes))
+    assert "seed" in list_possible(function, model, is_measured=False)
 
 
 def test_a_card_of_one_source_costs_its_draws_alone() -> None:
