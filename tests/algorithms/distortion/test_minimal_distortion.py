@@ -327,6 +327,7 @@ def test_fmn_is_below_the_others(
     assert float((distortion / long.distortion).median()) < 1.02
     assert float(long.gradient_evaluations.min()) > 7 * float(nearest.gradient_evaluations.max())
     # the limit from the gap between the searches is below what the longer ones find
+    # of more than nine in ten; the one of the twelve that is not is among the first five
     assert int((low > long.distortion).sum()) <= 1
     assert 0.5 < float((low / distortion).median()) < 1
     assert found["gsa"].second.isinf().all()
