@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -32,8 +31,8 @@ class TrainingReferences(Explainer):
     method: str = "deep_shap"
     sets: tuple[str, ...] = ()
     references: int = 20
-    name: ClassVar[str] = "training_references"
-    differentiable: ClassVar[bool] = False
+    name = "training_references"
+    differentiable = False
 
     def __post_init__(self) -> None:
         check(self.method in _METHODS, "method", f"one of {', '.join(_METHODS)}", repr(self.method))
@@ -75,8 +74,8 @@ class PositiveNoise(Explainer):
     smaller for every order of positions. So maps in which almost all positions are positive are compared with these.
     """
 
-    name: ClassVar[str] = "positive_noise"
-    differentiable: ClassVar[bool] = False
+    name = "positive_noise"
+    differentiable = False
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

@@ -70,9 +70,9 @@ class PairStability(Metric):
     (tensor([1., 1.], dtype=torch.float64), tensor([1., 1.], dtype=torch.float64))
     """
 
-    name: ClassVar[str] = "pair_stability"
+    name = "pair_stability"
     direction: ClassVar[Direction] = "higher"
-    neighbourhood_option: ClassVar[str] = "neighbourhood"
+    neighbourhood_option = "neighbourhood"
 
     neighbourhood: Neighbourhood
     samples: int = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -203,6 +203,17 @@ class ValueSpec:
             plain["only"] = list(self.only)
         return plain
 
+    def name_scores(self, **names: str) -> ValueSpec:
+        """The same with what scores are called in place of `{own}`, `{logit}` and so on, in each text.
+
+        >>> ValueSpec("Fall of {own}", "fall", "higher").name_scores(own="the dose").title
+        'Fall of the dose'
+        """
+        common_share = self.common_share
+        if common_share is not None:
+            common_share = _name_scores(common_share, names)
+        return dataclasses.replace(_name_scores(self, names), common_share=common_share)
+
     @property
     def log_probability(self) -> bool:
         """Whether values are natural logarithms of probabilities."""
@@ -290,6 +301,21 @@ class ValueSpec:
         if self.censored is None:
             return np.zeros(len(frame), dtype=bool)
         return read_flags(frame, self.censored)
+
+
+_Texts = TypeVar("_Texts", CommonShare, ValueSpec)
+
+
+def _name_scores(texts: _Texts, names: Mapping[str, str]) -> _Texts:
+    """A dataclass with names in place of `{...}` in its texts."""
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(texts):
+        text = getattr(texts, field.name)
+        if isinstance(text, str):
+            for place, name in names.items():
+                text = text.replace("{" + place + "}", name)
+            changed[field.name] = text
+    return dataclasses.replace(texts, **changed)
 
 
 def _select_fields(

@@ -18,6 +18,7 @@ import standfast
 from conftest import small_net
 from standfast.metrics import Call, Cost, Metric, Probe, Result, ValueSpec
 from standfast.metrics.result import COMMON_COLUMNS
+from standfast.tasks import TaskWords
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,20 @@ def test_a_metric_declares_how_its_numbers_are_read() -> None:
     assert make_metric(kind).value_spec({}) == SPEC
     other = dataclasses.replace(SPEC, direction="higher")
     assert make_metric(kind, values=other).direction == "higher"
+
+
+def test_a_metric_whose_options_decide_which_value_is_better_declares_no_direction() -> None:
+    def read(own: type, options: dict[str, Any]) -> ValueSpec:
+        title = "Fall of {own}, {probability} or {logit}"
+        direction = "lower" if options["preset"] == "quick" else "higher"
+        return dataclasses.replace(SPEC, title=title, direction=direction)
+
+    kind = make_metric(value_spec=classmethod(read))
+    assert (kind().direction, kind(preset="quick").direction) == ("higher", "lower")
+    dose = TaskWords(own="the dose", logit="dose", probability="share")
+    described = kind().describe_values(dose)
+    assert described["title"] == "Fall of the dose, share or dose"
+    assert described["direction"] == "higher"
 
 
 def test_a_metric_that_declares_nothing_is_read_by_its_name_and_direction() -> None:

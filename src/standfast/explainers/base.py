@@ -437,9 +437,9 @@ explainers: Registry[type[Explainer]] = Registry(
 class GradientExplainer(Explainer):
     """An explainer made of gradients by the input, which can be differentiated once more."""
 
-    needs: ClassVar[Needs] = Needs(gradients=True)
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
+    needs = Needs(gradients=True)
+    differentiable = True
+    gateable = True
 
 
 def _refuse_without_gradients(model: Model, x: Tensor, error: Exception) -> None:

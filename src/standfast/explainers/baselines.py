@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,8 +27,8 @@ class ModelFreeExplainer(Explainer):
     One forward pass for each input, for the logits.
     """
 
-    gateable: ClassVar[bool] = True
-    control: ClassVar[bool] = True
+    gateable = True
+    control = True
 
     @property
     def shared_pass(self) -> tuple[object, ...]:
@@ -69,7 +68,7 @@ class RandomExplainer(ModelFreeExplainer):
     """
 
     seed: Seed = 0
-    name: ClassVar[str] = "random"
+    name = "random"
 
     def make_maps(self, x: Tensor) -> Tensor:
         return self.noise(x)
@@ -109,8 +108,8 @@ class CentreExplainer(ModelFreeExplainer):
     4
     """
 
-    name: ClassVar[str] = "centre"
-    has_signs: ClassVar[bool | None] = False
+    name = "centre"
+    has_signs = False
 
     def make_maps(self, x: Tensor) -> Tensor:
         spatial = x.shape[1:] if x.ndim == 2 else x.shape[2:]
@@ -143,8 +142,8 @@ class InputCopy(ModelFreeExplainer):
     tensor([[0.5000, 1.0000]])
     """
 
-    name: ClassVar[str] = "input_copy"
-    differentiable: ClassVar[bool] = True
+    name = "input_copy"
+    differentiable = True
 
     def make_maps(self, x: Tensor) -> Tensor:
         return x.clone()
@@ -179,9 +178,9 @@ class Edges(ModelFreeExplainer):
     tensor([[[0., 1., 1., 0.]]])
     """
 
-    name: ClassVar[str] = "edges"
-    has_signs: ClassVar[bool | None] = False
-    needs: ClassVar[Needs] = Needs(other="images or series")
+    name = "edges"
+    has_signs = False
+    needs = Needs(other="images or series")
 
     def make_maps(self, x: Tensor) -> Tensor:
         check(

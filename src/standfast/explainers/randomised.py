@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 import torch
@@ -67,9 +67,9 @@ class RandomisedExplainer(Explainer):
     explainer: Annotated[Explainer, _check_explainer] = field(default=Saliency())
     layers: Count | None = None
     seed: Seed = 0
-    name: ClassVar[str] = "randomised"
-    needs: ClassVar[Needs] = Needs(parameters=True)
-    control: ClassVar[bool] = True
+    name = "randomised"
+    needs = Needs(parameters=True)
+    control = True
 
     @property
     def gateable(self) -> bool:  # type: ignore[override]

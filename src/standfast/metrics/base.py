@@ -117,11 +117,12 @@ class _PresetsApplied(ConfigurationType):
         for f in dataclasses.fields(kind):
             if f.init and not f.kw_only:
                 positional.append(f.name)
-        given_options = {*positional[: len(values)], *options}
+        given = {**dict(zip(positional, values, strict=False)), **options}
+        _check_neighbourhood(kind, given)
         preset_values = {
             option: value
             for option, value in preset_options(kind, preset).items()
-            if option not in given_options
+            if option not in given
         }
         try:
             metric: T = ConfigurationType.__call__(cls, *values, **options, **preset_values)
@@ -136,22 +137,26 @@ class _PresetsApplied(ConfigurationType):
             sets = ", ".join(f"{option}={value!r}" for option, value in wrong.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
             raise ArgumentError(error.argument, error.expected, got) from error
-        _check_neighbourhoods(metric)
+        _check_no_neighbourhood(metric)
         return metric
 
 
-def _check_neighbourhoods(metric: Any) -> None:
+def _check_neighbourhood(kind: type[Metric], given: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` if the option that holds the neighbourhood is given something else."""
+    neighbourhood = given.get(kind.neighbourhood_option)
+    if neighbourhood is not None:
+        check_neighbourhood(neighbourhood, kind.neighbourhood_option)
+
+
+def _check_no_neighbourhood(metric: Any) -> None:
     """Raise `ArgumentError` if a metric has a neighbourhood of which its class says nothing.
 
     Nothing would fit it to a data frame, or check it against the inputs.
     """
     kind = type(metric)
-    options = {option.name: getattr(metric, option.name) for option in dataclasses.fields(metric)}
-    declared = kind.neighbourhood_option
-    if declared:
-        if options[declared] is not None:
-            check_neighbourhood(options[declared], declared)
+    if kind.neighbourhood_option:
         return
+    options = {option.name: getattr(metric, option.name) for option in dataclasses.fields(metric)}
     for name, value in options.items():
         expected = f"{name!r}, as this option holds a neighbourhood"
         argument = f"{kind.__qualname__}.neighbourhood_option"
@@ -182,11 +187,11 @@ class Metric(metaclass=_PresetsApplied):
         name: under which the metric is registered, such as `"worst_case"`.
         version: a part of what its results depend on, to be raised when the same options give other values.
         direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
-            not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
-        values: how its numbers are read: what they are called, which samples count, what is only a bound. It has a
-            direction of its own, so `direction` is left out. A metric in which that depends on the options overrides
-            `value_spec` instead; one that does neither is read by its name and direction. What the numbers ask
-            (`ValueSpec.asks`) follows from `compare_unrelated` and `evidence` where it does not say so.
+            not rank explainers. It is left out where `values` or `value_spec` says it.
+        values: how its numbers are read: what they are called, which samples count, what is only a bound. A metric in
+            which that depends on the options overrides `value_spec` instead; one that does neither is read by its name
+            and direction. What the numbers ask (`ValueSpec.asks`) follows from `compare_unrelated` and `evidence` where
+            it does not say so.
         evidence: what its numbers are to an auditor (`EVIDENCE`). How much maps change in a neighbourhood is
             `"searched"` where the worst case is looked for, also where it is exact because everything was tried;
             `"drawn"` where it is the worst of random draws; `"probability"` where it is how often they change. How maps
@@ -278,7 +283,7 @@ class Metric(metaclass=_PresetsApplied):
 
     @classmethod
     def _check_direction(cls, title: str) -> None:
-        """Which value is better stands in one place: in `values`, as `direction`, or in `direction_of`."""
+        """Which value is better stands in one place: in `values`, as `direction`, or in a method."""
         argument = f"{title}.direction"
         if cls.values is not None:
             is_spec = isinstance(cls.values, ValueSpec)
@@ -288,7 +293,10 @@ class Metric(metaclass=_PresetsApplied):
             check(not stands_twice, argument, expected, "both")
             cls.direction = cls.values.direction  # type: ignore[assignment]  # a property of the base
         elif cls.direction is Metric.direction:
-            depends = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
+            own_methods: set[str] = set()
+            for base in cls.__mro__[: cls.__mro__.index(Metric)]:
+                own_methods.update(vars(base))
+            depends = "value_spec" in own_methods or "direction_of" in own_methods
             expected = "'higher' or 'lower' (which value is better) or None"
             check(depends, argument, expected, "nothing")
             return
@@ -301,16 +309,20 @@ class Metric(metaclass=_PresetsApplied):
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
-        """`direction`, given the options as `options()` has them; by default the same for all of them."""
+        """`direction`, given the options as `options()` has them; what `value_spec` says if the class says nothing."""
+        if cls.direction is Metric.direction:
+            return cls.value_spec(options).direction
         return cls.direction  # type: ignore[return-value]  # the class's own attribute, not the property
 
     @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """How the frame of its results is read; by default as `values` says, or by name and direction.
+
+        Its texts may have `{own}`, `{logit}` and `{probability}` in them, for what the model's task calls these
+        (`TaskWords`).
 
         Args:
             options: as `options()` has them. Those of stored results may be fewer than the metric has today.
-            task: what a report calls scores and answers.
         """
         return cls.values or ValueSpec.named(cls.name, cls.direction_of(options))
 
@@ -582,12 +594,16 @@ class Metric(metaclass=_PresetsApplied):
 def read_values(
     kind: type[Metric], options: Mapping[str, Any], task: TaskWords = CLASS_WORDS
 ) -> ValueSpec:
-    """`Metric.value_spec`, with what the numbers ask of an explainer where it does not say so (`ValueSpec.asks`).
+    """`Metric.value_spec` in the words of a task.
 
-    What compares maps with each other asks for stability; what is `evidence` of it, for faithfulness.
+    Where it does not say what the numbers ask of an explainer (`ValueSpec.asks`), the class decides: what compares maps
+    with each other asks for stability; what is `evidence` of it, for faithfulness.
     """
-    spec = kind.value_spec(options, task)
-    if not isinstance(spec, ValueSpec) or spec.asks is not None:
+    spec = kind.value_spec(options)
+    if not isinstance(spec, ValueSpec):
+        return spec
+    spec = spec.name_scores(own=task.own, logit=task.logit, probability=task.probability)
+    if spec.asks is not None:
         return spec
     asks: Asks = "faithfulness" if kind.evidence == "faithful" else "other"
     if kind.compare_unrelated is not Metric.compare_unrelated:

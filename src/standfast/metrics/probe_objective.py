@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ class PerturbedResult(NeighbourhoodResult):
         swapped_words: of texts, the new words of each sample as a JSON object with positions as keys.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("origins", "inputs", "origin_maps", "maps", "aligned_maps")
+    stored = ("origins", "inputs", "origin_maps", "maps", "aligned_maps")
 
     margin: Tensor
     predicted: Tensor

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.reasons.draws import draws_numbers, vary
 from standfast.metrics.result import Result
@@ -38,9 +38,8 @@ from standfast.statistics.map_agreement import (
     overlap,
 )
 from standfast.statistics.paired import ROUNDING
-from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Array
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 #: of a sample's maps, so many numbers at most are stored, for `Results.agreement`
 _STORED = 1 << 16
@@ -95,12 +94,11 @@ class SeedAgreement(Metric):
     [False, False]
     """
 
-    name: ClassVar[str] = "seed_agreement"
-    version: ClassVar[int] = 2
-    direction: ClassVar[Direction] = "higher"
-    citation: ClassVar[str] = "krishna2024disagreement"
-    presets: ClassVar[Presets] = {"quick": {"seeds": 5}}
-    ladder: ClassVar[Ladder] = ({"seeds": 3}, {"seeds": 5})
+    name = "seed_agreement"
+    version = 2
+    citation = "krishna2024disagreement"
+    presets = {"quick": {"seeds": 5}}
+    ladder = ({"seeds": 3}, {"seeds": 5})
 
     seeds: Annotated[int, Range(least=3)] = 10
     similarity: str | Similarity = "spearman"
@@ -111,13 +109,13 @@ class SeedAgreement(Metric):
         get_similarity(self.similarity)
 
     @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """The axis names the similarity."""
         axis = f"mean similarity of two seeds ({options.get('similarity', cls.similarity)})"
         return ValueSpec(
             "Agreement of seeds",
             axis,
-            cls.direction_of(options),
+            "higher",
             good="more stable",
             empty="with nothing to vary",
             varied="varied",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,7 +35,7 @@ class GaussianBlur(Transformation):
               [0.0100, 0.1800, 0.8100]]]])
     """
 
-    phrase: ClassVar = "blurred by a Gaussian of {sigma} pixels"
+    phrase = "blurred by a Gaussian of {sigma} pixels"
 
     sigma: Range = parameter("sigma of the blur [pixels]", default=1.0, low=0, high=100)
 
@@ -95,7 +94,7 @@ class MotionBlur(Transformation):
               [0., 0., 0., 0., 0.]]]])
     """
 
-    phrase: ClassVar = "blurred by a motion of {length} pixels at {angle} degrees"
+    phrase = "blurred by a motion of {length} pixels at {angle} degrees"
 
     length: Range = parameter("length of the motion [pixels]", default=5.0, low=0, high=100)
     angle: Range = parameter("angle of the motion [degrees]", default=90.0, low=-180, high=180)
@@ -142,7 +141,7 @@ class DefocusBlur(Transformation):
               [0.0000, 0.7700, 0.0000]]]])
     """
 
-    phrase: ClassVar = "blurred out of focus by a disk of radius {radius} pixels"
+    phrase = "blurred out of focus by a disk of radius {radius} pixels"
 
     radius: Range = parameter("radius of the blur [pixels]", default=2.0, low=0, high=100)
 

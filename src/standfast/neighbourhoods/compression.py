@@ -10,7 +10,6 @@ import io
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,9 +34,9 @@ from standfast.neighbourhoods.transformations import (
 class Loss(Transformation):
     """The base of losses: a function of pillow's images and one parameter."""
 
-    differentiable: ClassVar[bool] = False
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (1, 3)
+    differentiable = False
+    needs_range = True
+    channels = (1, 3)
 
     @abstractmethod
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
@@ -85,7 +84,7 @@ class JPEG(Loss):
     True
     """
 
-    phrase: ClassVar = "saved as JPEG of quality {quality}"
+    phrase = "saved as JPEG of quality {quality}"
 
     quality: Range = parameter(
         "quality of JPEG", default=(30.0, 90.0), identity=100, low=1, high=100
@@ -152,7 +151,7 @@ class Pixelate(Loss):
               [0.3020, 0.3020]]]])
     """
 
-    phrase: ClassVar = "reduced to {resolution} of its resolution"
+    phrase = "reduced to {resolution} of its resolution"
 
     resolution: Range = parameter(
         "resolution [share]", default=(0.5, 1.0), identity=1, low=0.01, high=1

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ Images = Literal["imagenet", "cifar10"]
 class _Value(Transformation):
     """A constant that is added to the value of each pixel (HSV, as a share of the range); hue and saturation stay."""
 
-    needs_range: ClassVar = True
+    needs_range = True
 
     shift: Range = constant("value", 0.0)
 
@@ -63,8 +63,8 @@ class _Value(Transformation):
 class _Saturate(Transformation):
     """Saturation s (HSV) becomes factor * s + offset, at most 1."""
 
-    needs_range: ClassVar = True
-    channels: ClassVar = (3,)
+    needs_range = True
+    channels = (3,)
 
     factor: Range = constant("factor", 1.0)
     offset: Range = constant("offset", 0.0)
@@ -219,8 +219,8 @@ class Corruption(Transformation):
     tensor([[[[0.4125, 0.5875]]]])
     """
 
-    phrase: ClassVar = "corrupted by {name} of severity {severity}"
-    takes: ClassVar = "any"
+    phrase = "corrupted by {name} of severity {severity}"
+    takes = "any"
 
     name: str
     severity: Range = parameter("severity", default=(1.0, 3.0), low=0, high=5)

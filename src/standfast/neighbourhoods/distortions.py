@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ class Fog(Transformation):
     are medians the field is flat, and f is 0.
     """
 
-    needs_range: ClassVar = True
+    needs_range = True
 
     thickness: Range = constant("thickness", 0.0)
     decay: Range = constant("decay", 2.0)
@@ -184,9 +184,9 @@ class Snow(Transformation):
     so there are no gradients.
     """
 
-    needs_range: ClassVar = True
-    channels: ClassVar = (1, 3)
-    differentiable: ClassVar = False
+    needs_range = True
+    channels = (1, 3)
+    differentiable = False
 
     mean: Range = constant("mean", 0.0)
     scale: Range = constant("scale", 0.0)
@@ -237,7 +237,7 @@ class GlassBlur(Transformation):
     pixels. Moves are whole pixels, so there are no gradients.
     """
 
-    differentiable: ClassVar = False
+    differentiable = False
 
     sigma: Range = constant("sigma", 0.0)
     distance: Range = constant("largest distance", 1.0)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -205,7 +205,7 @@ class Rotation(ImageWarp):
               [1., 3.]]]])
     """
 
-    phrase: ClassVar = "rotated by {degrees} degrees"
+    phrase = "rotated by {degrees} degrees"
 
     degrees: Range = parameter("angle [degrees]", default=10.0, low=-360, high=360)
 
@@ -233,7 +233,7 @@ class Translation(ImageWarp):
               [0., 6., 2.]]]])
     """
 
-    phrase: ClassVar = "shifted by {pixels} pixels to the right and down"
+    phrase = "shifted by {pixels} pixels to the right and down"
 
     pixels: Range = parameter("shift to the right [pixels]", "shift down [pixels]", default=2.0)
 
@@ -273,7 +273,7 @@ class Scale(ImageWarp):
     tensor([[[[1.7500, 2.2500, 2.7500, 3.2500]]]])
     """
 
-    phrase: ClassVar = "scaled by a factor of {factor}"
+    phrase = "scaled by a factor of {factor}"
 
     factor: Range = parameter("factor of size", default=0.1, identity=1, low=0.1, high=10)
 
@@ -303,7 +303,7 @@ class Shear(ImageWarp):
               [0., 3., 1.]]]])
     """
 
-    phrase: ClassVar = "sheared by {degrees} degrees horizontally and vertically"
+    phrase = "sheared by {degrees} degrees horizontally and vertically"
 
     degrees: Range = parameter(
         "horizontal shear [degrees]", "vertical shear [degrees]", default=10.0, low=-40, high=40
@@ -340,7 +340,7 @@ class Perspective(ImageWarp):
     True
     """
 
-    phrase: ClassVar = "turned in perspective by {degrees} degrees about both axes"
+    phrase = "turned in perspective by {degrees} degrees about both axes"
 
     degrees: Range = parameter(
         "turn about the vertical axis [degrees]",

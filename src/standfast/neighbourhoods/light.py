@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,9 +33,9 @@ class Brightness(Transformation):
     tensor([0.6000])
     """
 
-    phrase: ClassVar = "made brighter by {shift} of the range of values"
-    takes: ClassVar = "any"
-    needs_range: ClassVar = True
+    phrase = "made brighter by {shift} of the range of values"
+    takes = "any"
+    needs_range = True
 
     shift: Range = parameter("brightness [share of the range]", default=0.2, low=-1, high=1)
 
@@ -65,7 +64,7 @@ class Contrast(Transformation):
     tensor([[[[0.3000, 0.5000]]]])
     """
 
-    phrase: ClassVar = "changed in contrast by a factor of {factor}"
+    phrase = "changed in contrast by a factor of {factor}"
 
     factor: Range = parameter("factor of contrast", default=0.3, identity=1, low=0, high=100)
 
@@ -95,9 +94,9 @@ class Gamma(Transformation):
     tensor([[[[-1.0000, -0.5000,  1.0000]]]])
     """
 
-    phrase: ClassVar = "changed by a gamma of {exponent}"
-    takes: ClassVar = "any"
-    needs_range: ClassVar = True
+    phrase = "changed by a gamma of {exponent}"
+    takes = "any"
+    needs_range = True
 
     exponent: Range = parameter("gamma", default=0.3, identity=1, low=0.01, high=100)
 
@@ -131,9 +130,9 @@ class Hue(Transformation):
     tensor([0., 1., 0.])
     """
 
-    phrase: ClassVar = "turned in hue by {degrees} degrees"
-    needs_range: ClassVar = True
-    channels: ClassVar = (3,)
+    phrase = "turned in hue by {degrees} degrees"
+    needs_range = True
+    channels = (3,)
 
     degrees: Range = parameter("hue [degrees]", default=20.0, low=-360, high=360)
 
@@ -183,9 +182,9 @@ class Saturation(Transformation):
     tensor([1.0000, 0.2000, 0.6000])
     """
 
-    phrase: ClassVar = "changed in saturation by a factor of {factor}"
-    needs_range: ClassVar = True
-    channels: ClassVar = (3,)
+    phrase = "changed in saturation by a factor of {factor}"
+    needs_range = True
+    channels = (3,)
 
     factor: Range = parameter("factor of saturation", default=0.5, identity=1, low=0, high=100)
 

@@ -12,7 +12,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,8 +34,8 @@ _MANY = 1e4
 class Noise(Transformation):
     """The base of noise: a strength, and one uniform number for each entry."""
 
-    takes: ClassVar = "any"
-    needs_range: ClassVar = True
+    takes = "any"
+    needs_range = True
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each entry."""
@@ -86,7 +85,7 @@ class GaussianNoise(Noise):
     tensor([[[[0.5000, 0.6000]]]])
     """
 
-    phrase: ClassVar = "covered with Gaussian noise of scale {scale} of the range of values"
+    phrase = "covered with Gaussian noise of scale {scale} of the range of values"
 
     scale: Range = parameter("scale of the noise [share of the range]", default=0.1, low=0, high=10)
 
@@ -114,7 +113,7 @@ class SpeckleNoise(Noise):
     tensor([[[[0.0000, 0.2000]]]])
     """
 
-    phrase: ClassVar = "covered with speckle noise of scale {scale} of each value"
+    phrase = "covered with speckle noise of scale {scale} of each value"
 
     scale: Range = parameter("scale of the noise [share of the value]", default=0.2, low=0, high=10)
 
@@ -144,8 +143,8 @@ class ShotNoise(Noise):
     tensor([[[[0.0000, 0.0000, 1.0000]]]])
     """
 
-    phrase: ClassVar = "covered with shot noise of scale {scale} of the range at full brightness"
-    differentiable: ClassVar = False
+    phrase = "covered with shot noise of scale {scale} of the range at full brightness"
+    differentiable = False
 
     scale: Range = parameter(
         "scale of the noise at full brightness [share of the range]", default=0.1, low=0, high=10
@@ -233,8 +232,8 @@ class ImpulseNoise(Noise):
     tensor([[[[0.0000, 0.3000, 1.0000]]]])
     """
 
-    phrase: ClassVar = "covered with salt and pepper on {amount} of the values"
-    differentiable: ClassVar = False
+    phrase = "covered with salt and pepper on {amount} of the values"
+    differentiable = False
 
     amount: Range = parameter("share of entries replaced", default=0.05, low=0, high=1)
 

@@ -104,7 +104,7 @@ class LinfBall(NormBall):
     (tensor([[0.0000, 0.4000]]), tensor([[0.1000, 0.6000]]))
     """
 
-    norm: ClassVar[str] = "maximum"
+    norm = "maximum"
 
     def _reach(self, widths: Tensor) -> float:
         return float(widths.max())
@@ -130,7 +130,7 @@ class L2Ball(NormBall):
     (True, True)
     """
 
-    norm: ClassVar[str] = "Euclidean"
+    norm = "Euclidean"
 
     def _reach(self, widths: Tensor) -> float:
         return float(widths.norm())

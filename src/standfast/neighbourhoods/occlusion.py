@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class Occlusion(Transformation):
               [0.5000, 0.0000, 0.5000, 1.0000]]]])
     """
 
-    phrase: ClassVar = "covered by a patch of {size} pixels at any place"
+    phrase = "covered by a patch of {size} pixels at any place"
 
     size: Range = parameter("side of the patch [pixels]", default=5.0, low=0, high=10_000)
     fill: Fill = "mean"

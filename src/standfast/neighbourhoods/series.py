@@ -22,7 +22,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -51,7 +51,7 @@ _SLACK = 1e-3
 class TimeChange(Warp):
     """The base of changes of time: the sample at time t of the result is that of the input at time `find_places(t)`."""
 
-    takes: ClassVar = "series"
+    takes = "series"
 
     @abstractmethod
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
@@ -116,7 +116,7 @@ class TimeShift(FilledTimeChange):
             [1.5000, 3.0000, 6.0000, 8.0000]])
     """
 
-    phrase: ClassVar = "shifted in time by {samples} samples"
+    phrase = "shifted in time by {samples} samples"
 
     samples: Range = parameter("shift [samples]", default=3.0)
 
@@ -156,7 +156,7 @@ class TimeStretch(FilledTimeChange):
     tensor([1.0000, 1.5000, 2.0000, 2.5000, 3.0000])
     """
 
-    phrase: ClassVar = "stretched in time by {percent}%"
+    phrase = "stretched in time by {percent}%"
 
     percent: Range = parameter("stretch [%]", default=3.0, low=-99)
 
@@ -199,7 +199,7 @@ class TimeWarp(TimeChange):
     tensor([0.0000, 0.2725, 0.5318, 0.7725, 1.0000])
     """
 
-    phrase: ClassVar = "warped in time, faster or slower by at most {percent:g}% at any place"
+    phrase = "warped in time, faster or slower by at most {percent:g}% at any place"
 
     percent: Annotated[float, NumberRange(least=0, most=95)] = 5.0
     waves: Count = 3
@@ -280,7 +280,7 @@ class WindowCrop(TimeChange):
     tensor([2.0000, 2.5000, 3.0000, 3.5000, 4.0000])
     """
 
-    phrase: ClassVar = "cropped in time by {percent}% and stretched back"
+    phrase = "cropped in time by {percent}% and stretched back"
 
     percent: Range = parameter("cut off [%]", default=10.0, low=0, high=95)
 
@@ -319,8 +319,8 @@ class Amplitude(Transformation):
     tensor([[[ 1.1000, -2.2000]]])
     """
 
-    phrase: ClassVar = "changed in amplitude by {percent}%"
-    takes: ClassVar = "series"
+    phrase = "changed in amplitude by {percent}%"
+    takes = "series"
 
     percent: Range = parameter("amplitude [%]", default=10.0, low=-100)
 
@@ -348,8 +348,8 @@ class Drift(Transformation):
     tensor([1., 0., 3., 2.])
     """
 
-    phrase: ClassVar = "given a drift of {size} standard deviations"
-    takes: ClassVar = "series"
+    phrase = "given a drift of {size} standard deviations"
+    takes = "series"
 
     size: Range = parameter("drift at the start [std]", "drift at the end [std]", default=0.2)
 
@@ -384,8 +384,8 @@ class Jitter(Transformation):
     tensor([ 1.0000, -1.0000,  1.1960, -1.1960])
     """
 
-    phrase: ClassVar = "given normal noise of {size} standard deviations"
-    takes: ClassVar = "series"
+    phrase = "given normal noise of {size} standard deviations"
+    takes = "series"
 
     size: Range = parameter("noise [std]", default=0.1, low=0)
 
@@ -423,9 +423,9 @@ class DroppedSamples(Transformation):
     tensor([1., 1., 1., 4.])
     """
 
-    phrase: ClassVar = "missing {percent}% of its samples"
-    takes: ClassVar = "series"
-    differentiable: ClassVar = False
+    phrase = "missing {percent}% of its samples"
+    takes = "series"
+    differentiable = False
 
     percent: Range = parameter("dropped [%]", default=10.0, low=0, high=100)
     fill: Hold = "hold"

@@ -118,8 +118,8 @@ class TextChange(Transformation):
         ArgumentError: in `around`, inputs that are no codes of words.
     """
 
-    takes: ClassVar = "any"
-    differentiable: ClassVar = False
+    takes = "any"
+    differentiable = False
     #: words with more letters have no candidates; None where a long word has no more of them than a short one
     longest: ClassVar[int | None] = None
 
@@ -488,7 +488,7 @@ class Typos(TextChange):
     ['t', 'aat', 'ta', 'st', 'qt', 'zt', 'a', 'att', 'ar', 'ay', 'ag']
     """
 
-    longest: ClassVar[int | None] = 256
+    longest = 256
 
     shortest: Count = 4
 

@@ -409,7 +409,7 @@ class TransformedRegion(Region):
         """Whether all parameters within the ranges are admitted."""
         return not self.transformation.restricted
 
-    _rejection: ClassVar[tuple[str, str]] = (
+    _rejection = (
         "that keep the rules",
         "with narrower ranges more points keep them",
     )
@@ -501,7 +501,7 @@ class Compose(Transformation):
             the composition's distribution.
     """
 
-    takes: ClassVar = "any"
+    takes = "any"
 
     parts: tuple[Transformation, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from standfast.question.texts import (
 )
 from standfast.segments import FEWEST
 from standfast.tasks import Task
-from standfast.texts import AnswerModel, Prompt, Prompts, TextModel, encode_texts
+from standfast.texts import AnswerModel, Prompt, Prompts, encode_texts
 from standfast.texts.answers import list_prompts
 from standfast.texts.network import CODE_BOUNDS
 
@@ -48,8 +48,8 @@ class PromptReader(Reader):
     prompts: tuple[Prompt, ...]
     units_of_prompts: tuple[Sequence[Word], ...] = field(repr=False)
 
-    words: ClassVar[str] = "a model of answers"
-    expected: ClassVar[str] = "a function that returns an AnswerModel, for prompts"
+    words = "a model of answers"
+    expected = "a function that returns an AnswerModel, for prompts"
 
     @classmethod
     def takes(cls, model: object) -> bool:
@@ -68,13 +68,13 @@ class PromptReader(Reader):
 class Answers(Texts):
     """Prompts, and models that answer them: texts whose words are the units of a context."""
 
-    name: ClassVar[str] = "answers"
-    words: ClassVar[str] = "prompts"
-    forms: ClassVar[str] = "prompts, where the model is an AnswerModel"
-    given: ClassVar[type] = Prompts
-    reader: ClassVar[type[Reader]] = PromptReader
-    model: ClassVar[type[TextModel]] = AnswerModel
-    no_reference: ClassVar[str] = "None for prompts; AnswerModel(removal=...) says how units go"
+    name = "answers"
+    words = "prompts"
+    forms = "prompts, where the model is an AnswerModel"
+    given = Prompts
+    reader = PromptReader
+    model = AnswerModel
+    no_reference = "None for prompts; AnswerModel(removal=...) says how units go"
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,10 +71,8 @@ class FrameReader(Reader):
 
     table: Table
 
-    words: ClassVar[str] = "an estimator of data frames"
-    expected: ClassVar[str] = (
-        "a path of a pickled estimator, or a function that returns one, for a table"
-    )
+    words = "an estimator of data frames"
+    expected = "a path of a pickled estimator, or a function that returns one, for a table"
 
     @classmethod
     # texts have a kind of their own
@@ -101,10 +99,10 @@ class Frames(Inputs):
     has_reference: bool = field(kw_only=True)
     _bound: list[Neighbourhood] = field(default_factory=list, repr=False)
 
-    name: ClassVar[str] = "frames"
-    words: ClassVar[str] = "tables"
-    forms: ClassVar[str] = "a data frame of pandas or polars"
-    given: ClassVar[type] = GivenFrame
+    name = "frames"
+    words = "tables"
+    forms = "a data frame of pandas or polars"
+    given = GivenFrame
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:

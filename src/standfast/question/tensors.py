@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,10 +45,10 @@ class GivenTensors:
 class Tensors(Inputs):
     """Batches of numbers `(N, ...)`, and models of these."""
 
-    name: ClassVar[str] = "tensors"
-    words: ClassVar[str] = "tensors"
-    forms: ClassVar[str] = "a torch.Tensor or a Dataset"
-    given: ClassVar[type] = Samples
+    name = "tensors"
+    words = "tensors"
+    forms = "a torch.Tensor or a Dataset"
+    given = Samples
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:

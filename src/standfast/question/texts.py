@@ -72,10 +72,8 @@ class TextReader(Reader):
     texts: tuple[str, ...]
     words_of_texts: tuple[Sequence[Word], ...] = field(repr=False)
 
-    words: ClassVar[str] = "a model of texts"
-    expected: ClassVar[str] = (
-        "transformers: FOLDER, or a function that returns a TextModel, for texts"
-    )
+    words = "a model of texts"
+    expected = "transformers: FOLDER, or a function that returns a TextModel, for texts"
 
     @classmethod
     def takes(cls, model: object) -> bool:
@@ -110,9 +108,9 @@ class Texts(Inputs):
     readers: dict[str, TextModel] = field(kw_only=True)
     _checked: list[Neighbourhood] = field(default_factory=list, repr=False)
 
-    name: ClassVar[str] = "texts"
-    words: ClassVar[str] = "texts"
-    forms: ClassVar[str] = "texts, where the model is a TextModel"
+    name = "texts"
+    words = "texts"
+    forms = "texts, where the model is a TextModel"
     given: ClassVar[type] = GivenTexts
     #: what makes models of rows, and the class of the user's models
     reader: ClassVar[type[Reader]] = TextReader

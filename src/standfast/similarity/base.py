@@ -212,17 +212,17 @@ class Similarity(metaclass=ConfigurationType):
 class Correlation(Similarity):
     """The base of similarities from -1 to 1."""
 
-    low: ClassVar = 0.4
-    high: ClassVar = 0.6
-    range: ClassVar = (-1.0, 1.0)
+    low = 0.4
+    high = 0.6
+    range = (-1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Discrepancy(Similarity):
     """The base of distances: 0 for equal maps, larger for less similar ones; no threshold suits all maps."""
 
-    larger_is_closer: ClassVar = False
-    range: ClassVar = (0.0, math.inf)
+    larger_is_closer = False
+    range = (0.0, math.inf)
 
 
 def _broadcasts(shape: torch.Size, wanted: torch.Size) -> bool:

@@ -96,9 +96,9 @@ class SetSimilarity(Positional):
             which divides by k, also where fewer were chosen.
     """
 
-    low: ClassVar = 0.4
-    high: ClassVar = 0.6
-    range: ClassVar = (0.0, 1.0)
+    low = 0.4
+    high = 0.6
+    range = (0.0, 1.0)
 
     k: CountOrFraction | None = None
     w: CountFromZero = 1
@@ -210,7 +210,7 @@ class TopKIntersection(SetSimilarity):
     tensor([0.50])
     """
 
-    name: ClassVar = "topk_intersection"
+    name = "topk_intersection"
 
     def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return s & t, torch.maximum(_count(s), _count(t))
@@ -234,8 +234,8 @@ class LensPrecision(SetSimilarity):
     (tensor([0.50]), tensor([1.]))
     """
 
-    name: ClassVar = "lens_precision"
-    symmetric: ClassVar = False
+    name = "lens_precision"
+    symmetric = False
 
     def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return s & self._dilate(t), _count(s)
@@ -255,7 +255,7 @@ class LensRecall(LensPrecision):
     (tensor([0.50]), tensor([0.50]))
     """
 
-    name: ClassVar = "lens_recall"
+    name = "lens_recall"
 
     def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         return super().find_common(t, s)
@@ -323,8 +323,8 @@ class LensSpearman(SmoothedSimilarity):
     (tensor([-0.79]), tensor([0.52]))
     """
 
-    name: ClassVar = "lens_spearman"
-    ranked: ClassVar = Spearman()
+    name = "lens_spearman"
+    ranked = Spearman()
 
 
 @similarities.register("lens_kendall")
@@ -339,8 +339,8 @@ class LensKendall(SmoothedSimilarity):
     (tensor([-0.64]), tensor([0.44]))
     """
 
-    name: ClassVar = "lens_kendall"
-    ranked: ClassVar = Kendall()
+    name = "lens_kendall"
+    ranked = Kendall()
 
 
 def mass_centre(a: Tensor) -> Tensor:
@@ -402,8 +402,8 @@ class CentreOfMass(Positional, Discrepancy):
     tensor([5.])
     """
 
-    name: ClassVar = "centre_of_mass"
-    differentiable: ClassVar = True
+    name = "centre_of_mass"
+    differentiable = True
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = self.reduce_pair(a, b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -134,9 +134,9 @@ class Pearson(Correlation):
     tensor([0.98])
     """
 
-    name: ClassVar = "pearson"
-    words: ClassVar = "correlation"
-    differentiable: ClassVar = True
+    name = "pearson"
+    words = "correlation"
+    differentiable = True
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
@@ -185,9 +185,9 @@ class Cosine(Correlation):
     tensor([0.71, 0.00])
     """
 
-    name: ClassVar = "cosine"
-    words: ClassVar = "cosine similarity"
-    differentiable: ClassVar = True
+    name = "cosine"
+    words = "cosine similarity"
+    differentiable = True
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)
@@ -214,8 +214,8 @@ class MSE(Discrepancy):
     tensor([2.])
     """
 
-    name: ClassVar = "mse"
-    differentiable: ClassVar = True
+    name = "mse"
+    differentiable = True
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         check_pair(a, b)

@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,8 +47,8 @@ class LensDistance(Positional, Discrepancy):
     (tensor([1.]), tensor([1.]))
     """
 
-    name: ClassVar = "lens_distance"
-    ordinal: ClassVar = True
+    name = "lens_distance"
+    ordinal = True
 
     k: CountOrFraction | tuple[CountOrFraction, ...] | None = None
     w: CountFromZero | tuple[CountFromZero, ...] = 1

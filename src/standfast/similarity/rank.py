@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,8 +52,8 @@ class Spearman(Correlation):
     tensor([0.80])
     """
 
-    name: ClassVar = "spearman"
-    words: ClassVar = "rank correlation"
+    name = "spearman"
+    words = "rank correlation"
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         return _by_chunks(_spearman_rows, a, b)
@@ -96,7 +96,7 @@ class Kendall(Correlation):
     tensor([0.67])
     """
 
-    name: ClassVar = "kendall"
+    name = "kendall"
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         return _by_chunks(lambda x, y: _correlate_counts(x, y, 0), a, b)

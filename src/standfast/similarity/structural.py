@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -46,8 +45,8 @@ class SSIM(Correlation):
     (tensor([1.]), tensor([-0.95]))
     """
 
-    name: ClassVar = "ssim"
-    differentiable: ClassVar = True
+    name = "ssim"
+    differentiable = True
 
     window: int = 7
     data_range: Positive | None = None

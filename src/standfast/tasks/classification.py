@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from standfast.tasks.base import (
     CLASS_WORDS,
     Scale,
     Task,
-    TaskWords,
     check_range,
     expect_tensor,
     pick,
@@ -36,13 +35,13 @@ class Classification(Task):
     (tensor([0]), tensor([-1.]))
     """
 
-    name: ClassVar[str] = "classification"
-    kept: ClassVar[str] = "the same class"
-    words: ClassVar[TaskWords] = CLASS_WORDS
-    classes: ClassVar[bool] = True
-    switches: ClassVar[bool] = True
-    scales: ClassVar[bool] = True
-    chance: ClassVar[Literal["", "probability", "log_probability"]] = "probability"
+    name = "classification"
+    kept = "the same class"
+    words = CLASS_WORDS
+    classes = True
+    switches = True
+    scales = True
+    chance = "probability"
 
     def read(self, output: Any, count: int) -> Tensor:
         shape = "logits of shape (N, classes) with at least two classes"
@@ -92,8 +91,8 @@ class ZeroShot(Classification):
     tensor([[6., 8.]])
     """
 
-    name: ClassVar[str] = "zero_shot"
-    usual: ClassVar[str] = "vectors=texts.npy"
+    name = "zero_shot"
+    usual = "vectors=texts.npy"
     vectors: Tensor | TensorOption | str
     temperature: Positive = 100.0
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -170,10 +170,10 @@ class Decision(Task):
     ('not declined', 'declined')
     """
 
-    name: ClassVar[str] = "decision"
-    usual: ClassVar[str] = "rule=P(1) > 0.35"
-    switches: ClassVar[bool] = True
-    scales: ClassVar[bool] = True
+    name = "decision"
+    usual = "rule=P(1) > 0.35"
+    switches = True
+    scales = True
     rule: Annotated[str, _hold_rule]
     of: Annotated[Task | str | None, _hold_below] = None
     number: CountFromZero | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,10 +46,10 @@ class Detection(Task):
     (tensor([[7., 0., 0., 2., 2.]]), tensor([0.7500]), tensor([-0.2500]))
     """
 
-    name: ClassVar[str] = "detection"
-    linear: ClassVar[bool] = False
-    may_be_empty: ClassVar[bool] = True
-    words: ClassVar[TaskWords] = TaskWords(
+    name = "detection"
+    linear = False
+    may_be_empty = True
+    words = TaskWords(
         "overlap x score",
         "overlap x score",
         own="the box's overlap x score",

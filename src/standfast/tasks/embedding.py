@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -36,14 +36,14 @@ class Embedding(Task):
     (tensor([0.6000]), tensor([-0.1000]), tensor([5.]))
     """
 
-    name: ClassVar[str] = "embedding"
-    usual: ClassVar[str] = "least=0.9"
+    name = "embedding"
+    usual = "least=0.9"
     # other numbers than those of the first version
-    version: ClassVar[int] = 2
-    linear: ClassVar[bool] = False
-    peaks: ClassVar[bool] = True
-    takes_vectors: ClassVar[bool] = True
-    words: ClassVar[TaskWords] = TaskWords(
+    version = 2
+    linear = False
+    peaks = True
+    takes_vectors = True
+    words = TaskWords(
         "part along the reference",
         "cosine",
         own="the cosine with the reference",
@@ -52,7 +52,7 @@ class Embedding(Task):
         kind="",
         classes=False,
     )
-    scales: ClassVar[bool] = True
+    scales = True
     least: Annotated[float, Range(above=-1, below=1)]
 
     @classmethod

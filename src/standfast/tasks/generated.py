@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,8 +51,8 @@ class GeneratedAnswer(Task):
     tensor([0.3000])
     """
 
-    name: ClassVar[str] = "answer"
-    words: ClassVar[TaskWords] = TaskWords(
+    name = "answer"
+    words = TaskWords(
         "log-probability of the answer (nats)",
         "log-probability of the answer (nats)",
         own="the answer's log-probability",
@@ -61,8 +61,8 @@ class GeneratedAnswer(Task):
         kind="",
         classes=False,
     )
-    chance: ClassVar[Literal["", "probability", "log_probability"]] = "log_probability"
-    parts_column: ClassVar[int | None] = TOKENS
+    chance = "log_probability"
+    parts_column = TOKENS
     tolerance: Positive | None = None
     first: Count | None = None
 

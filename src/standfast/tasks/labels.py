@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,8 +29,8 @@ class _Thresholds(Task):
         ArgumentError: the threshold is not between 0 and 1, or there is no such output.
     """
 
-    kept: ClassVar[str] = "the same side of the threshold"
-    scales: ClassVar[bool] = True
+    kept = "the same side of the threshold"
+    scales = True
     threshold: Fraction = 0.5
     output: Literal["logit", "probability"] = "logit"
 
@@ -97,9 +97,9 @@ class Binary(_Thresholds):
     (tensor([1, 0]), tensor([2., 3.]), tensor([-2., -3.]))
     """
 
-    name: ClassVar[str] = "binary"
-    words: ClassVar[TaskWords] = TaskWords(kind="side", classes=False)
-    switches: ClassVar[bool] = True
+    name = "binary"
+    words = TaskWords(kind="side", classes=False)
+    switches = True
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))
@@ -145,8 +145,8 @@ class MultiLabel(_Thresholds):
     (tensor([[0., 1., 0., 1.]]), tensor([2.]), tensor([-0.5000]))
     """
 
-    name: ClassVar[str] = "multi_label"
-    words: ClassVar[TaskWords] = TaskWords(
+    name = "multi_label"
+    words = TaskWords(
         own="the label's probability", answer="probability", kind="label", classes=False
     )
     labels: Literal["own", "all"] = "own"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,10 +33,10 @@ class Regression(Task):
     (tensor([[ 0., 10.]]), tensor([0.5000]))
     """
 
-    name: ClassVar[str] = "regression"
-    usual: ClassVar[str] = "tolerance=2.5"
-    kept: ClassVar[str] = "the number within the tolerance"
-    words: ClassVar[TaskWords] = TaskWords(
+    name = "regression"
+    usual = "tolerance=2.5"
+    kept = "the number within the tolerance"
+    words = TaskWords(
         "predicted value",
         "predicted value",
         own="the predicted value",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,15 +37,15 @@ class Segmentation(Task):
     (tensor([[0., 1., 1., 0.]]), tensor([2.]), tensor([-0.5000]))
     """
 
-    name: ClassVar[str] = "segmentation"
-    words: ClassVar[TaskWords] = TaskWords(
+    name = "segmentation"
+    words = TaskWords(
         "mean logit of the region",
         "mean probability of the region",
         own="the region's mean probability",
         answer="IoU",
         classes=False,
     )
-    scales: ClassVar[bool] = True
+    scales = True
     iou: Fraction = 0.5
     background: CountFromZero | None = 0
 

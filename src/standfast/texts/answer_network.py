@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -212,7 +212,7 @@ class AnswerBox(TextBox):
         example: a prompt as the model's templates write it, by which they are told from others.
     """
 
-    remembers: ClassVar[bool] = True
+    remembers = True
 
     def __init__(
         self,

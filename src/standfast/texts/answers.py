@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -120,7 +120,7 @@ class AnswerModel(TextModel):
         default_factory=dict, init=False, repr=False
     )
 
-    granularities: ClassVar[tuple[str, ...]] = UNITS
+    granularities = UNITS
 
     def __post_init__(self) -> None:
         check(self.word is None, "word", "None for a model of answers", self.word)

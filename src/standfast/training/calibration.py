@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch.nn import functional as F
 
@@ -44,8 +43,8 @@ class Calibrated(Scheme):
     'calibrated: cross-entropy + 1 x squared distance of the probability of class 1 from f_norm'
     """
 
-    name: ClassVar[str] = "calibrated"
-    extras: ClassVar[tuple[str, ...]] = ("f_norm",)
+    name = "calibrated"
+    extras = ("f_norm",)
     weight: float = 1.0
 
     def __post_init__(self) -> None:

@@ -93,7 +93,7 @@ class Natural(Scheme):
     'natural: cross-entropy'
     """
 
-    name: ClassVar[str] = "natural"
+    name = "natural"
 
     def parts(self, batch: Batch) -> Iterator[LossPart]:
         yield compute_cross_entropy(batch, batch.inputs)

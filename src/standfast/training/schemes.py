@@ -67,8 +67,8 @@ class GradientHessian(Scheme):
     'gradient and Hessian norm: cross-entropy + 0.1 x Frobenius norm of its input Hessian (2 Hutchinson probes)'
     """
 
-    name: ClassVar[str] = "gradient_hessian"
-    differentiates: ClassVar[bool] = True
+    name = "gradient_hessian"
+    differentiates = True
     gradient_weight: float = 0.1
     hessian_weight: float = 0.1
     probes: int = 1
@@ -124,7 +124,7 @@ class Adversarial(Scheme):
     0.15
     """
 
-    name: ClassVar[str] = "pgd"
+    name = "pgd"
     radius: float = 0.3
     norm: str = "linf"
     steps: int = 7
@@ -171,7 +171,7 @@ class Adversarial(Scheme):
 class _AttributionScheme(Scheme):
     """Cross-entropy plus integrated gradients of its change, at perturbed inputs that make them large."""
 
-    differentiates: ClassVar[bool] = True
+    differentiates = True
     title: ClassVar[str]
     # whether the cross-entropy is that of the perturbed inputs, and part of the maximum
     joint: ClassVar[bool]
@@ -242,9 +242,9 @@ class IgNorm(_AttributionScheme):
     0.15
     """
 
-    name: ClassVar[str] = "ig_norm"
-    title: ClassVar[str] = "IG-NORM"
-    joint: ClassVar[bool] = False
+    name = "ig_norm"
+    title = "IG-NORM"
+    joint = False
 
 
 @schemes.register("ig_sum_norm")
@@ -259,9 +259,9 @@ class IgSumNorm(_AttributionScheme):
     'IG-SUM-NORM: cross-entropy of perturbed inputs + 0.5 x 1-norm of its integrated gradients from the inputs to...'
     """
 
-    name: ClassVar[str] = "ig_sum_norm"
-    title: ClassVar[str] = "IG-SUM-NORM"
-    joint: ClassVar[bool] = True
+    name = "ig_sum_norm"
+    title = "IG-SUM-NORM"
+    joint = True
     weight: float = 0.1
 
 

@@ -20,7 +20,6 @@ Source: Rony, Granger, Pedersoli and Ben Ayed, "Augmented Lagrangian adversarial
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -54,7 +53,7 @@ class AugmentedLagrangian(Attack):
     steps: Count = 130
     step: Positive = 0.1
     reduction: Share = 0.01
-    name: ClassVar[str] = "alma"
+    name = "alma"
 
     def expected_evaluations(self) -> int:
         """A gradient for each step, and the last point."""

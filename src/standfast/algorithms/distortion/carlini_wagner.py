@@ -12,7 +12,7 @@ Kingma and Ba (ICLR 2015).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class CarliniWagner(Attack):
     learning_rate: Positive = 0.01
     weight: Positive = 1.0
     confidence: Annotated[float, Range(least=0)] = 0.0
-    name: ClassVar[str] = "cw"
+    name = "cw"
 
     def expected_evaluations(self) -> int:
         """A gradient for each step of each search."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,7 +41,7 @@ class DecoupledDirection(Attack):
     steps: Count = 130
     step: Positive = 1.0
     gamma: Fraction = 0.05
-    name: ClassVar[str] = "ddn"
+    name = "ddn"
 
     def expected_evaluations(self) -> int:
         """A gradient for each step, and the last point."""

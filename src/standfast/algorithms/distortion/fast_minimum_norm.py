@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -78,8 +77,8 @@ class FastMinimumNorm(Attack):
     gamma: Fraction = 0.05
     restarts: CountFromZero = 0
     scatter: CountFromZero = 64
-    name: ClassVar[str] = "fmn"
-    points_in_memory: ClassVar[int] = 9
+    name = "fmn"
+    points_in_memory = 9
 
     def expected_evaluations(self) -> int:
         """Those for ten classes."""

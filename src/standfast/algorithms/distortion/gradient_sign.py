@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,8 +42,8 @@ class GradientSign(Attack):
     """
 
     rounds: Count = 3
-    name: ClassVar[str] = "gsa"
-    points_in_memory: ClassVar[int] = _GRID
+    name = "gsa"
+    points_in_memory = _GRID
 
     def expected_evaluations(self) -> int:
         """Two gradients, and a grid for the bracket and for each round."""
@@ -80,8 +79,8 @@ class IteratedGradient(Attack):
 
     steps: Count = 10
     rounds: Count = 2
-    name: ClassVar[str] = "iga"
-    points_in_memory: ClassVar[int] = _GRID
+    name = "iga"
+    points_in_memory = _GRID
 
     def expected_evaluations(self) -> int:
         """A gradient, and the steps of a grid of boxes for the bracket and for each round."""

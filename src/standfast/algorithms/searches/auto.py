@@ -17,7 +17,6 @@ Cost: `budget` evaluations for each problem.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from standfast.algorithms.searches.base import FEW, Search, SearchRun, searches
 from standfast.algorithms.searches.block import BlockSearch
@@ -48,8 +47,8 @@ class AutoSearch(Search):
     start: Share = 0.02
     few: CountFromZero = FEW
     drafts: bool = True
-    name: ClassVar[str] = "auto"
-    takes_gradient: ClassVar[bool] = True
+    name = "auto"
+    takes_gradient = True
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Search among candidates, or a grid; or follow gradients, and change blocks of what they led to."""

@@ -43,7 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -95,7 +95,7 @@ class BlockSearch(Search):
     power: Annotated[float, Range(least=0)] = 4.0
     explore: Share = 0.02
     memory: Annotated[float, Range(least=0, below=1)] = 0.98
-    name: ClassVar[str] = "block"
+    name = "block"
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query vertices, then one round of proposals after the other."""

@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -80,7 +79,7 @@ class ChoiceSearch(Search):
     proposals: Count = 80
     singles: Share = 0.5
     elite: Count = 8
-    name: ClassVar[str] = "choices"
+    name = "choices"
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Try all combinations of the problems that have few, and search among those of the others."""

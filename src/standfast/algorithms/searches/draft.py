@@ -20,7 +20,6 @@ Cost: `budget` evaluations for each problem; drafts count at what they cost, rou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -58,9 +57,9 @@ class DraftSearch(Search):
     share: Fraction = 0.85
     confirmed: Count = 8
     start: Share = 0.02
-    name: ClassVar[str] = "draft"
-    takes_gradient: ClassVar[bool] = True
-    takes_draft: ClassVar[bool] = True
+    name = "draft"
+    takes_gradient = True
+    takes_draft = True
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Search with drafts, confirm the shortlist, and improve the best of it."""

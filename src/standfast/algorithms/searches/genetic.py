@@ -23,7 +23,7 @@ Cost: `budget` evaluations for each problem, `population` of them for each gener
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class GeneticSearch(Search):
     mutation: Annotated[float, Range(least=0, most=1)] = 0.02
     noise: Positive = 0.5
     pressure: Annotated[float, Range(least=1, most=2)] = 2.0
-    name: ClassVar[str] = "genetic"
+    name = "genetic"
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""

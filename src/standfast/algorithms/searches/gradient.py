@@ -68,9 +68,9 @@ class GradientSearch(Search):
     halvings: CountFromZero = 2
     smooth: Positive = 0.5
     sharp: Positive = 6.0
-    name: ClassVar[str] = "gradient"
+    name = "gradient"
     needs: ClassVar[Needs] = Needs(gradients=True)
-    white_box: ClassVar[bool] = True
+    white_box = True
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel, then the better half of them, and so on."""

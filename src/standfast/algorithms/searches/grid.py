@@ -41,7 +41,6 @@ Cost: `budget` evaluations for each problem. It uses no random numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -78,7 +77,7 @@ class GridSearch(Search):
 
     dense: Share = 0.4
     cells: Count = 8
-    name: ClassVar[str] = "grid"
+    name = "grid"
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """The grid, and then divisions of cells until the budget is spent."""

@@ -11,7 +11,6 @@ Cost: `budget` evaluations for each problem.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from standfast.algorithms.searches.base import Search, SearchRun, searches
 from standfast.records import Count
@@ -29,7 +28,7 @@ class RandomSearch(Search):
     """
 
     block: Count = 128
-    name: ClassVar[str] = "random"
+    name = "random"
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query one block of samples after the other."""

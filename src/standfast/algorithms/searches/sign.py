@@ -72,9 +72,9 @@ class SignSearch(Search):
     step: Positive | None = None
     sharpness: tuple[float, ...] = (1.0,)
     from_centre: bool = False
-    name: ClassVar[str] = "sign"
+    name = "sign"
     needs: ClassVar[Needs] = Needs(gradients=True)
-    white_box: ClassVar[bool] = True
+    white_box = True
 
     def __post_init__(self) -> None:
         fine = isinstance(self.sharpness, tuple) and all(

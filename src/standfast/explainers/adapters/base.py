@@ -74,7 +74,7 @@ class ForeignExplainer(Explainer):
     built_on: ClassVar[Sequence[Sequence[str]]] = (("model",),)
     #: further arguments of constructors and calls that the adapter passes
     passed: ClassVar[Sequence[str]] = ()
-    gap_cause: ClassVar[str] = (
+    gap_cause = (
         "Hooks do not see functions such as torch.relu (deeplift does); integrals need steps"
     )
 

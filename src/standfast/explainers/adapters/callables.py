@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,7 @@ class CallableExplainer(Explainer):
     rows: int = 1
     title: str = "callable"
     differentiable: bool = False  # type: ignore[misc]
-    name: ClassVar[str] = "callable"
+    name = "callable"
 
     @property
     def rows_per_input(self) -> int:
@@ -132,7 +132,7 @@ class QuantusFunction(ForeignExplainer):
     """An explainer that calls `function(model, inputs, targets, **options) -> array`; made by `from_quantus`."""
 
     title: str = "quantus_function"
-    name: ClassVar[str] = "quantus_function"
+    name = "quantus_function"
 
     @property
     def label(self) -> str:

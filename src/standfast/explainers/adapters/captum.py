@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,10 +101,10 @@ class CaptumExplainer(ForeignExplainer):
     """An explainer that calls a method of Captum; made by `from_captum`."""
 
     layer: str | None = None
-    name: ClassVar[str] = "captum"
-    package: ClassVar[str] = "captum"
-    home: ClassVar[str] = "captum.attr"
-    entry: ClassVar[str] = "attribute"
+    name = "captum"
+    package = "captum"
+    home = "captum.attr"
+    entry = "attribute"
     built_on = (("forward_func", "model"),)
     passed = ("layer", "target")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -54,8 +54,8 @@ class FrameExplainer(Explainer):
 
     function: Callable[[Any, Any, Any], Any]
     title: str = "function"
-    name: ClassVar[str] = "frame_function"
-    version: ClassVar[int] = 3  # no product of a rare category passes
+    name = "frame_function"
+    version = 3  # no product of a rare category passes
 
     def __post_init__(self) -> None:
         check_parameters(self.function, ("estimator", "frame", "targets"))

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,11 +28,11 @@ class LimePackageExplainer(ForeignExplainer):
     """An explainer that calls an object of the package `lime`; made by `from_lime`."""
 
     output: Output = "probability"
-    name: ClassVar[str] = "lime_package"
-    has_signs: ClassVar[bool | None] = True
-    package: ClassVar[str] = "lime"
-    home: ClassVar[str] = "lime"
-    entry: ClassVar[str] = "explain_instance"
+    name = "lime_package"
+    has_signs = True
+    package = "lime"
+    home = "lime"
+    entry = "explain_instance"
     built_on = ()
     passed = ("classifier_fn", "predict_fn", "labels", "top_labels")
 

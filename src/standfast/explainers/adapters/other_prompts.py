@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,8 +38,8 @@ class OtherPromptExplainer(Explainer):
 
     explainer: Explainer = field(default=Occlusion())
     other: OtherPrompt = "answer"
-    name: ClassVar[str] = "other_prompt"
-    control: ClassVar[bool] = True
+    name = "other_prompt"
+    control = True
 
     @property
     def rows_per_input(self) -> int:

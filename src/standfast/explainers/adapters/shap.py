@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from standfast.explainers.background import (
     count_references,
     resolve_background,
 )
-from standfast.explainers.base import Baseline, Explainer, Measure, join_preprocessing
+from standfast.explainers.base import Baseline, Explainer, join_preprocessing
 from standfast.model import Model, Output
 from standfast.needs import Needs
 from standfast.records import Background
@@ -70,12 +70,12 @@ class SHAPExplainer(ForeignExplainer):
 
     background: Baseline | Background | None = None
     output: Output = "logit"
-    name: ClassVar[str] = "shap"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    package: ClassVar[str] = "shap"
-    removal_options: ClassVar[tuple[str, ...]] = ("background",)
-    home: ClassVar[str] = "shap"
+    name = "shap"
+    has_signs = True
+    measures = "contribution"
+    package = "shap"
+    removal_options = ("background",)
+    home = "shap"
     built_on = (("model",), ("data", "masker"))
 
     @staticmethod

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,7 +48,7 @@ class TextExplainer(Explainer):
     """
 
     explainer: Explainer
-    name: ClassVar[str] = "text"
+    name = "text"
 
     @property
     def rows_per_input(self) -> int:
@@ -171,7 +171,7 @@ class TextFunctionExplainer(Explainer):
 
     function: Callable[[Any, Any, Any], Any]
     title: str = "function"
-    name: ClassVar[str] = "text_function"
+    name = "text_function"
 
     def __post_init__(self) -> None:
         check_parameters(self.function, ("predict", "texts", "targets"))

@@ -29,7 +29,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,7 +48,7 @@ from standfast.explainers.adapters.trees import (
     silence,
 )
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import Baseline, Explainer, Explanation, Measure, ValueScale
+from standfast.explainers.base import Baseline, Explainer, Explanation, ValueScale
 from standfast.explainers.completeness import record_gap
 from standfast.frames import find_frame_function
 from standfast.frames.wrappers import describe_wrapping, unwrap
@@ -85,14 +85,14 @@ class TreeSHAPExplainer(Explainer):
     method: Any
     background: Baseline | Background | Literal["reference"] | None = None
     output: Output = "logit"
-    name: ClassVar[str] = "shap"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
+    name = "shap"
+    has_signs = True
+    measures = "contribution"
     # encoded columns of data frames: no product passes, no attribution is dropped
-    version: ClassVar[int] = 3
-    reads_inside: ClassVar[bool] = True
-    removal_options: ClassVar[tuple[str, ...]] = ("background",)
-    needs: ClassVar[Needs] = Needs(
+    version = 3
+    reads_inside = True
+    removal_options = ("background",)
+    needs = Needs(
         other="trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
     )
 

@@ -24,12 +24,10 @@ from standfast.needs import Needs
 class AttentionExplainer(Explainer):
     """An explainer that follows attention weights from the tokens that decide back to the tokens of the input."""
 
-    needs: ClassVar[Needs] = Needs(
-        gradients=True, other="self-attention of all tokens in every layer (no windows)"
-    )
-    follows_attention: ClassVar[bool] = True
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
+    needs = Needs(gradients=True, other="self-attention of all tokens in every layer (no windows)")
+    follows_attention = True
+    differentiable = True
+    gateable = True
     #: whether the maps are made of the gradients by the weights of all layers
     uses_gradients: ClassVar[bool]
     grid: GridOption = None

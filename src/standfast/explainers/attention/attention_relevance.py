@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -62,9 +61,9 @@ class AttentionRelevance(AttentionExplainer):
     torch.Size([2, 4, 30])
     """
 
-    name: ClassVar[str] = "attention_relevance"
-    has_signs: ClassVar[bool | None] = True
-    uses_gradients: ClassVar[bool] = True
+    name = "attention_relevance"
+    has_signs = True
+    uses_gradients = True
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
         # the row of R - I, apart from that of I, whose size would round it off

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -59,9 +58,9 @@ class AttentionRollout(AttentionExplainer):
     tensor([0.0667, 0.0667])
     """
 
-    name: ClassVar[str] = "attention_rollout"
-    has_signs: ClassVar[bool | None] = False
-    uses_gradients: ClassVar[bool] = False
+    name = "attention_rollout"
+    has_signs = False
+    uses_gradients = False
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
         # from the last layer on, a row is enough; the product of all matrices would cost T times as much

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -79,8 +79,8 @@ class FullGrad(GradientExplainer):
     """
 
     rescale: Rescale = "channel"
-    name: ClassVar[str] = "fullgrad"
-    has_signs: ClassVar[bool | None] = False
+    name = "fullgrad"
+    has_signs = False
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

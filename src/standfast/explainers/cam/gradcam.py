@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 import torch.nn.functional as F
@@ -113,13 +113,13 @@ class GradCAM(Explainer):
     relu: bool = True
     interpolation: Interpolation = "linear"
     grid: GridOption = None
-    name: ClassVar[str] = "gradcam"
-    has_signs: ClassVar[bool | None] = True
-    needs: ClassVar[Needs] = Needs(
+    name = "gradcam"
+    has_signs = True
+    needs = Needs(
         gradients=True, other="a convolution or a transformer, or layer=NAME; images or series"
     )
-    differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
+    differentiable = True
+    gateable = True
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.explainers.base import (
     Explanation,
-    Measure,
     explainers,
     make_leaf,
     run_watched,
@@ -55,10 +53,10 @@ class GuidedGradCAM(GradCAM):
     torch.Size([5, 2, 8])
     """
 
-    name: ClassVar[str] = "guided_gradcam"
-    plain_gradient: ClassVar[bool] = True
-    measures: ClassVar[Measure] = "direction"
-    differentiable: ClassVar[bool] = False
+    name = "guided_gradcam"
+    plain_gradient = True
+    measures = "direction"
+    differentiable = False
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

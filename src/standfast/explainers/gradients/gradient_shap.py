@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from standfast.explainers.base import (
     BATCHES,
     Explanation,
     GradientExplainer,
-    Measure,
     Seed,
     compute_path_gradients,
     explainers,
@@ -72,12 +70,12 @@ class GradientSHAP(GradientExplainer):
     samples: Count = 20
     noise: AtLeastZero = 0.0
     seed: Seed = 0
-    name: ClassVar[str] = "gradient_shap"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    dial: ClassVar[str] = "samples"
-    removal_options: ClassVar[tuple[str, ...]] = ("background",)
-    batches: ClassVar[int] = BATCHES
+    name = "gradient_shap"
+    has_signs = True
+    measures = "contribution"
+    dial = "samples"
+    removal_options = ("background",)
+    batches = BATCHES
 
     @property
     def rows_per_input(self) -> int:

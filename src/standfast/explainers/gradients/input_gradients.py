@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -60,10 +60,10 @@ class Saliency(GradientExplainer):
     def has_signs(self) -> bool | None:  # type: ignore[override]
         return not self.absolute
 
-    name: ClassVar[str] = "saliency"
-    measures: ClassVar[Measure] = "slope"
-    plain_gradient: ClassVar[bool] = True
-    at_inputs_alone: ClassVar[bool] = True
+    name = "saliency"
+    measures = "slope"
+    plain_gradient = True
+    at_inputs_alone = True
 
     @property
     def shared_pass(self) -> tuple[object, ...]:
@@ -94,10 +94,10 @@ class InputXGradient(GradientExplainer):
     tensor([[ 0.5000, -0.5000]])
     """
 
-    name: ClassVar[str] = "input_x_gradient"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    at_inputs_alone: ClassVar[bool] = True
+    name = "input_x_gradient"
+    has_signs = True
+    measures = "contribution"
+    at_inputs_alone = True
 
     @property
     def shared_pass(self) -> tuple[object, ...]:
@@ -140,14 +140,14 @@ class IntegratedGradients(GradientExplainer):
 
     steps: Count = 32
     baseline: BaselineOption = None
-    name: ClassVar[str] = "integrated_gradients"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    batches: ClassVar[int] = BATCHES
-    dial: ClassVar[str] = "steps"
-    draft_share: ClassVar[float] = 0.125
-    gap_cause: ClassVar[str] = (
+    name = "integrated_gradients"
+    has_signs = True
+    measures = "contribution"
+    removal_options = ("baseline",)
+    batches = BATCHES
+    dial = "steps"
+    draft_share = 0.125
+    gap_cause = (
         "More steps may help, but not where codes of categories or thresholds have no gradient"
     )
 
@@ -239,11 +239,11 @@ class SmoothGrad(GradientExplainer):
     times_input: bool = False
     seed: Seed = 0
     statistic: Statistic = "mean"
-    name: ClassVar[str] = "smoothgrad"
-    plain_gradient: ClassVar[bool] = True
-    batches: ClassVar[int] = BATCHES
-    dial: ClassVar[str] = "samples"
-    visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
+    name = "smoothgrad"
+    plain_gradient = True
+    batches = BATCHES
+    dial = "samples"
+    visits = "noisy copies, which leave the bounds and the codes of categories"
 
     @property
     def has_signs(self) -> bool | None:  # type: ignore[override]

@@ -230,6 +230,7 @@ class CoalitionExplainer(CopyExplainer):
     seed: Seed = 0
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
+    # those of Shapley values have one more
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @abstractmethod
@@ -357,7 +358,7 @@ class ShapleyExplainer(CoalitionExplainer):
     """An explainer by Shapley values: a coalition is worth its score, or its mean score over rows of a background."""
 
     background: Annotated[Background | Tensor | None, _check_rows] = None
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline", "background")
+    removal_options = ("baseline", "background")
 
     def __post_init__(self) -> None:
         fits = self.background is None or self.baseline is None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Measure, explainers
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions
 from standfast.explainers.perturbation.lasso import fit_lasso
 from standfast.model import Model, Output
@@ -86,14 +86,14 @@ class ContextCite(CoalitionExplainer):
     tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
     """
 
-    version: ClassVar[int] = 2
+    version = 2
 
     samples: Annotated[int, Range(least=2)] = 64
     penalty: AtLeastZero = 0.01
-    name: ClassVar[str] = "context_cite"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    dial: ClassVar[str] = "samples"
+    name = "context_cite"
+    has_signs = True
+    measures = "contribution"
+    dial = "samples"
 
     @property
     def rows_per_input(self) -> int:

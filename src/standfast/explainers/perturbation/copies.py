@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,8 +37,8 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
 class CopyExplainer(Explainer):
     """An explainer by the scores of perturbed copies. Copies of several inputs share a batch."""
 
-    gateable: ClassVar[bool] = True
-    batches: ClassVar[int] = BATCHES
+    gateable = True
+    batches = BATCHES
 
 
 def score_copies(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
@@ -115,11 +115,11 @@ class ExtremalPerturbations(Explainer):
     learning_rate: Positive = 0.1
     momentum: Annotated[float, Range(least=0, below=1)] = 0.9
     area_weight: Positive = 50.0
-    name: ClassVar[str] = "extremal_perturbations"
-    has_signs: ClassVar[bool | None] = True
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    needs: ClassVar[Needs] = Needs(gradients=True)
-    gateable: ClassVar[bool] = True
+    name = "extremal_perturbations"
+    has_signs = True
+    removal_options = ("baseline",)
+    needs = Needs(gradients=True)
+    gateable = True
 
     @property
     def rows_per_input(self) -> int:

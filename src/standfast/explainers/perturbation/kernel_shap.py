@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import count_references
-from standfast.explainers.base import Measure, explainers
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import (
     FittedCoalitions,
     ShapleyExplainer,
@@ -82,11 +82,11 @@ class KernelSHAP(ShapleyExplainer):
     """
 
     samples: Annotated[int, Range(least=2)] = 200
-    name: ClassVar[str] = "kernel_shap"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    dial: ClassVar[str] = "samples"
-    draft_share: ClassVar[float] = 0.25
+    name = "kernel_shap"
+    has_signs = True
+    measures = "contribution"
+    dial = "samples"
+    draft_share = 0.25
 
     @property
     def rows_per_input(self) -> int:

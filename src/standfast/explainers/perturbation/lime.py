@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 
-from standfast.explainers.base import Measure, explainers
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import (
     CoalitionExplainer,
     FittedCoalitions,
@@ -72,10 +72,10 @@ class LIME(CoalitionExplainer):
     output: Output = field(default="probability", kw_only=True)
     kernel_width: Positive = 0.25
     ridge: AtLeastZero = 1.0
-    name: ClassVar[str] = "lime"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    dial: ClassVar[str] = "samples"
+    name = "lime"
+    has_signs = True
+    measures = "contribution"
+    dial = "samples"
 
     @property
     def rows_per_input(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,7 +13,6 @@ from standfast.errors import check
 from standfast.explainers.base import (
     BaselineOption,
     Explanation,
-    Measure,
     choose_baseline,
     explainers,
 )
@@ -74,10 +72,10 @@ class Occlusion(CopyExplainer):
     stride: Sides = None
     baseline: BaselineOption = None
     output: Output = "probability"
-    name: ClassVar[str] = "occlusion"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
+    name = "occlusion"
+    has_signs = True
+    measures = "contribution"
+    removal_options = ("baseline",)
 
     @property
     def rows_per_input(self) -> int:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -77,11 +76,11 @@ class RISE(CopyExplainer):
     baseline: BaselineOption = None
     output: Output = "probability"
     seed: Seed = 0
-    name: ClassVar[str] = "rise"
+    name = "rise"
     # a score where a pixel is kept is above 0 for pixels that lower it, too
-    has_signs: ClassVar[bool | None] = False
-    dial: ClassVar[str] = "samples"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
+    has_signs = False
+    dial = "samples"
+    removal_options = ("baseline",)
 
     @property
     def rows_per_input(self) -> int:

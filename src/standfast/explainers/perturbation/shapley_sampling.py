@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.explainers.background import count_references
-from standfast.explainers.base import Measure, explainers
+from standfast.explainers.base import explainers
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
 from standfast.records import Count
 from standfast.segments import WINDOWS, LabelMap
@@ -99,10 +98,10 @@ class ShapleySampling(ShapleyExplainer):
 
     permutations: Count = 24
     antithetic: bool = True
-    name: ClassVar[str] = "shapley_sampling"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    dial: ClassVar[str] = "permutations"
+    name = "shapley_sampling"
+    has_signs = True
+    measures = "contribution"
+    dial = "permutations"
 
     @property
     def rows_per_input(self) -> int:

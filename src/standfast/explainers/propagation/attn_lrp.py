@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -76,14 +75,12 @@ class AttnLRP(Explainer):
 
     gamma: AtLeastZero = 0.0
     convolution_gamma: AtLeastZero = 0.0
-    name: ClassVar[str] = "attn_lrp"
-    has_signs: ClassVar[bool | None] = True
-    needs: ClassVar[Needs] = Needs(
-        gradients=True, other="layers that have a rule, attention among them"
-    )
-    follows_attention: ClassVar[bool] = True
-    starts_at_logits: ClassVar[bool] = True
-    differentiable: ClassVar[bool] = True
+    name = "attn_lrp"
+    has_signs = True
+    needs = Needs(gradients=True, other="layers that have a rule, attention among them")
+    follows_attention = True
+    starts_at_logits = True
+    differentiable = True
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

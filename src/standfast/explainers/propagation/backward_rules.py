@@ -48,8 +48,8 @@ from standfast.records import AtLeastZero, Positive
 class _RectifiedGradient(Explainer):
     """The gradient with another backward rule at every ReLU."""
 
-    needs: ClassVar[Needs] = Needs(gradients=True, other="ReLUs, or else it is the plain gradient")
-    gateable: ClassVar[bool] = True
+    needs = Needs(gradients=True, other="ReLUs, or else it is the plain gradient")
+    gateable = True
     rule: ClassVar[GradientRule]
 
     def attribute(
@@ -79,10 +79,10 @@ class GuidedBackprop(_RectifiedGradient):
     torch.Size([3, 4])
     """
 
-    name: ClassVar[str] = "guided_backprop"
-    has_signs: ClassVar[bool | None] = True
-    plain_gradient: ClassVar[bool] = True
-    measures: ClassVar[Measure] = "direction"
+    name = "guided_backprop"
+    has_signs = True
+    plain_gradient = True
+    measures = "direction"
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
@@ -103,10 +103,10 @@ class Deconvolution(_RectifiedGradient):
     torch.Size([3, 4])
     """
 
-    name: ClassVar[str] = "deconvolution"
-    has_signs: ClassVar[bool | None] = True
-    plain_gradient: ClassVar[bool] = True
-    measures: ClassVar[Measure] = "direction"
+    name = "deconvolution"
+    has_signs = True
+    plain_gradient = True
+    measures = "direction"
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
@@ -164,11 +164,11 @@ class DeepLift(Explainer):
     baseline: BaselineOption = None
     times_input: bool = True
     epsilon: Positive = 1e-10
-    name: ClassVar[str] = "deeplift"
-    has_signs: ClassVar[bool | None] = True
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    needs: ClassVar[Needs] = Needs(gradients=True)
-    differentiable: ClassVar[bool] = True
+    name = "deeplift"
+    has_signs = True
+    removal_options = ("baseline",)
+    needs = Needs(gradients=True)
+    differentiable = True
 
     @property
     def measures(self) -> Measure:  # type: ignore[override]
@@ -217,8 +217,8 @@ class RelevanceExplainer(Explainer):
     mean over pixels, the part of each pixel.
     """
 
-    needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule")
-    has_signs: ClassVar[bool | None] = True
+    needs = Needs(gradients=True, other="layers that have a rule")
+    has_signs = True
 
     @property
     def needs_bounds(self) -> bool:
@@ -293,8 +293,8 @@ class LRP(RelevanceExplainer):
     """
 
     epsilon: AtLeastZero = 1e-9
-    name: ClassVar[str] = "lrp"
-    version: ClassVar[int] = 2
+    name = "lrp"
+    version = 2
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> EpsilonRule:
         return EpsilonRule(self.epsilon)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +12,6 @@ from standfast.explainers.background import BackgroundOption, count_references, 
 from standfast.explainers.base import (
     Explainer,
     Explanation,
-    Measure,
     explainers,
     make_leaf,
     run_watched,
@@ -70,11 +68,11 @@ class DeepSHAP(Explainer):
 
     background: BackgroundOption = None
     epsilon: Positive = 1e-10
-    name: ClassVar[str] = "deep_shap"
-    has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
-    removal_options: ClassVar[tuple[str, ...]] = ("background",)
-    needs: ClassVar[Needs] = Needs(gradients=True)
+    name = "deep_shap"
+    has_signs = True
+    measures = "contribution"
+    removal_options = ("background",)
+    needs = Needs(gradients=True)
 
     @property
     def rows_per_input(self) -> int:

@@ -61,8 +61,8 @@ class LRPComposite(RelevanceExplainer):
     first: RuleName | None = None
     epsilon: AtLeastZero = 1e-6
     gamma: AtLeastZero = 0.25
-    name: ClassVar[str] = "lrp_composite"
-    version: ClassVar[int] = 3
+    name = "lrp_composite"
+    version = 3
     #: whether linear layers that read the input have the rule of other linear layers
     only_first_convolution: ClassVar[bool] = False
 
@@ -86,7 +86,7 @@ class LRPEpsilonPlus(LRPComposite):
     `EpsilonPlus`. Kohlbrenner et al. (IJCNN 2020) compare such composites; `LRPComposite` names the formulas.
     """
 
-    name: ClassVar[str] = "lrp_epsilon_plus"
+    name = "lrp_epsilon_plus"
 
 
 @explainers.register("lrp_epsilon_alpha2_beta1")
@@ -100,7 +100,7 @@ class LRPEpsilonAlpha2Beta1(LRPComposite):
     """
 
     convolution: LayerRule = "alpha2_beta1"
-    name: ClassVar[str] = "lrp_epsilon_alpha2_beta1"
+    name = "lrp_epsilon_alpha2_beta1"
 
 
 @explainers.register("lrp_epsilon_plus_flat")
@@ -113,7 +113,7 @@ class LRPEpsilonPlusFlat(LRPEpsilonPlus):
     """
 
     first: RuleName | None = "flat"
-    name: ClassVar[str] = "lrp_epsilon_plus_flat"
+    name = "lrp_epsilon_plus_flat"
 
 
 @explainers.register("lrp_epsilon_alpha2_beta1_flat")
@@ -126,7 +126,7 @@ class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
     """
 
     first: RuleName | None = "flat"
-    name: ClassVar[str] = "lrp_epsilon_alpha2_beta1_flat"
+    name = "lrp_epsilon_alpha2_beta1_flat"
 
 
 @explainers.register("lrp_epsilon_gamma_box")
@@ -141,8 +141,8 @@ class LRPEpsilonGammaBox(LRPComposite):
 
     convolution: LayerRule = "gamma"
     first: RuleName | None = "box"
-    name: ClassVar[str] = "lrp_epsilon_gamma_box"
-    only_first_convolution: ClassVar[bool] = True
+    name = "lrp_epsilon_gamma_box"
+    only_first_convolution = True
 
 
 @explainers.register("deep_taylor")
@@ -180,7 +180,7 @@ class DeepTaylor(LRPComposite):
     dense: LayerRule = "taylor"
     first: RuleName | None = "box"
     epsilon: float = 1e-9
-    name: ClassVar[str] = "deep_taylor"
+    name = "deep_taylor"
     # all values have the sign of the logit
-    has_signs: ClassVar[bool | None] = False
-    version: ClassVar[int] = 4
+    has_signs = False
+    version = 4

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version as installed
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,6 @@ from torch import Tensor
 from standfast.errors import MissingExtraError, check, check_integer, is_number
 from standfast.integrations.peers.base import PeerMetric
 from standfast.integrations.peers.sample import Sample
-from standfast.value_spec import Direction
 
 
 def version() -> str:
@@ -38,7 +37,7 @@ def names() -> list[str]:
 
 @dataclass(frozen=True)
 class _CaptumMetric(PeerMetric):
-    stated: ClassVar[Direction] = "lower"
+    stated = "lower"
 
     def __post_init__(self) -> None:
         super().__post_init__()

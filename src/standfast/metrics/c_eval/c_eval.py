@@ -29,7 +29,7 @@ from torch import Tensor
 
 from standfast.algorithms import certified_distortion
 from standfast.errors import check
-from standfast.metrics.base import Presets, metrics
+from standfast.metrics.base import metrics
 from standfast.metrics.c_eval.fixed_distortion import (
     NO_CHANGE,
     QUICK,
@@ -41,7 +41,6 @@ from standfast.metrics.c_eval.fixed_distortion import (
 from standfast.metrics.c_eval.fixed_features import mark_free
 from standfast.metrics.probe import Call
 from standfast.records import Fraction
-from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec
 
 
@@ -75,7 +74,7 @@ class CEvalResult(DistortionResult):
         inputs, origins, origin_maps: the changed inputs, the samples and their explanations, `(N, ...)`.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("mask", "inputs", "origins", "origin_maps")
+    stored = ("mask", "inputs", "origins", "origin_maps")
 
     c: Tensor
     c_low: Tensor
@@ -113,16 +112,16 @@ class CEval(DistortionMetric):
     (True, [78, 78])
     """
 
-    name: ClassVar[str] = "c_eval"
-    controls: ClassVar[bool] = True
+    name = "c_eval"
+    controls = True
     direction: ClassVar[Direction] = "higher"
-    presets: ClassVar[Presets] = {"quick": {"attack": QUICK}, "paper": {"attack": "iga"}}
+    presets = {"quick": {"attack": QUICK}, "paper": {"attack": "iga"}}
 
     fraction: Fraction = 0.1
     certify: Literal["crown", "interval"] | None = None
 
     @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """A larger ratio is better; where the answer did not change it is a lower bound."""
         size = f"{float(options.get('fraction', cls.fraction)):.0%}"
         return ValueSpec(

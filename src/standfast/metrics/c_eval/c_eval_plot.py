@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.knees import find_knee
-from standfast.metrics.base import Presets, metrics
+from standfast.metrics.base import metrics
 from standfast.metrics.c_eval.fixed_distortion import (
     NO_CHANGE,
     QUICK,
@@ -43,7 +43,7 @@ class CEvalPlotResult(DistortionResult):
             largest size at which one was found: a lower bound.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("fractions", "curve", "curve_found")
+    stored = ("fractions", "curve", "curve_found")
 
     knee: Tensor
     found: Tensor
@@ -75,9 +75,9 @@ class CEvalPlot(DistortionMetric):
     True
     """
 
-    name: ClassVar[str] = "c_eval_plot"
-    controls: ClassVar[bool] = True
-    values: ClassVar[ValueSpec] = ValueSpec(
+    name = "c_eval_plot"
+    controls = True
+    values = ValueSpec(
         "c-Eval over sizes: mean of c(e) / c(empty)",
         "mean c(e) / c(empty)",
         "higher",
@@ -86,7 +86,7 @@ class CEvalPlot(DistortionMetric):
         censored_side="lower",
         empty=NO_CHANGE,
     )
-    presets: ClassVar[Presets] = {
+    presets = {
         "quick": {"attack": QUICK, "fractions": (0.1, 0.4)},
         "paper": {"attack": "iga"},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -69,10 +69,10 @@ class DistortionMetric(Metric):
             explain it.
     """
 
-    needs: ClassVar[Needs] = Needs(gradients=True)
-    evidence: ClassVar[str] = "faithful"
-    citation: ClassVar[str] = "vu2021ceval"
-    takes_turns: ClassVar[bool] = True
+    needs = Needs(gradients=True)
+    evidence = "faithful"
+    citation = "vu2021ceval"
+    takes_turns = True
 
     attack: str | Attack = "fmn"
     unit: Unit = "pixel"

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from standfast.metrics.base import Presets, metrics
+from standfast.metrics.base import metrics
 from standfast.metrics.c_eval.fixed_distortion import (
     NO_CHANGE,
     QUICK,
@@ -48,7 +48,7 @@ class NearAffinityResult(DistortionResult):
         estimate: c_hat, `(N, K)`; NaN where one of the two is a lower bound.
     """
 
-    stored: ClassVar[tuple[str, ...]] = (
+    stored = (
         "fractions",
         "c",
         "c_rest",
@@ -85,8 +85,8 @@ class NearAffinity(DistortionMetric):
     torch.Size([2, 2])
     """
 
-    name: ClassVar[str] = "near_affinity"
-    values: ClassVar[ValueSpec] = ValueSpec(
+    name = "near_affinity"
+    values = ValueSpec(
         "Near-affinity: mean deviation of the estimated c(empty)",
         "mean |log ratio|",
         None,  # the value describes the model
@@ -94,8 +94,8 @@ class NearAffinity(DistortionMetric):
         censored_side="lower",
         empty=NO_CHANGE,
     )
-    evidence: ClassVar[str] = ""
-    presets: ClassVar[Presets] = {
+    evidence = ""
+    presets = {
         "quick": {"attack": QUICK, "fractions": (0.1, 0.5, 0.9)},
         "paper": {"attack": "iga"},
     }

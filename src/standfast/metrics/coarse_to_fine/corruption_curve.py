@@ -32,7 +32,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ from standfast.errors import check
 from standfast.explainers import Background
 from standfast.explainers.background import check_background
 from standfast.explainers.base import BaselineOption
-from standfast.metrics.base import Cost, Ladder, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Metric, PartOf, metrics
 from standfast.metrics.coarse_to_fine.replacement import (
     CorruptedScores,
     Fields,
@@ -59,8 +59,8 @@ from standfast.model import Model
 from standfast.records import Count, Share, set_fields
 from standfast.statistics.corruption.summary import CorruptionSummary, Curves, summarise
 from standfast.statistics.curves import compute_area
-from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
-from standfast.value_spec import CommonShare, Direction, ValueSpec
+from standfast.tasks import measure_score
+from standfast.value_spec import CommonShare, ValueSpec
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
@@ -95,7 +95,7 @@ class CorruptionCurveResult(Result):
             saw the same values in the same places under every explainer, so their differences are paired.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("corrupted_share", "noise_key", "origins", "replaced_at")
+    stored = ("corrupted_share", "noise_key", "origins", "replaced_at")
 
     area_top: Tensor
     area_bottom: Tensor
@@ -180,23 +180,23 @@ class CorruptionCurve(Metric):
     (torch.Size([4, 3]), True)
     """
 
-    name: ClassVar[str] = "corruption_curve"
-    removal_options: ClassVar[tuple[str, ...]] = ("replacement", "baseline", "background")
-    evidence: ClassVar[str] = "faithful"
-    controls: ClassVar[bool] = True
-    citation: ClassVar[str] = "wei2024revisiting"
-    roles: ClassVar[Mapping[str, Role]] = {
+    name = "corruption_curve"
+    removal_options = ("replacement", "baseline", "background")
+    evidence = "faithful"
+    controls = True
+    citation = "wei2024revisiting"
+    roles = {
         "mean": PartOf("replacement", only=("gaussian",)),
         "sd": PartOf("replacement", only=("gaussian",)),
         "baseline": PartOf("replacement", only=("constant",)),
         "background": PartOf("replacement", only=("sample",)),
         "samples": PartOf("replacement", unless=("constant",)),
     }
-    presets: ClassVar[Presets] = {
+    presets = {
         "quick": {"samples": 1},
         "paper": {"samples": 1, "mean": 0.0, "sd": 1.0},
     }
-    ladder: ClassVar[Ladder] = ({"samples": 1}, {"samples": 2})
+    ladder = ({"samples": 1}, {"samples": 2})
 
     fractions: tuple[Share, ...] = FRACTIONS
     order: Order | tuple[Order, ...] = ("top", "bottom")
@@ -244,30 +244,26 @@ class CorruptionCurve(Metric):
             )
 
     @classmethod
-    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
-        """A large drop is better, unless only the least relevant positions are replaced first."""
-        if _starts_at_the_top(options):
-            return "higher"
-        return "lower"
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
+        """The area. Explainers are compared up to the share that all replace, as longer maps have larger areas.
 
-    @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
-        """The area. Explainers are compared up to the share that all replace, as longer maps have larger areas."""
+        A large drop is better, unless only the least relevant positions are replaced first.
+        """
         most = _starts_at_the_top(options)
         which = "most" if most else "least"
         positions = f"{which} relevant positions corrupted"
         common_share = CommonShare(
             "corrupted_share",
             "drop_top" if most else "drop_bottom",
-            f"Common drop of {task.own}: averaged up to the share of positions that all explainers replace, "
+            "Common drop of {own}: averaged up to the share of positions that all explainers replace, "
             f"{positions} first",
             "common drop",
             caution=_CHANCE,
         )
         return ValueSpec(
-            f"Area under the drop of {task.own}, {positions}",
+            "Area under the drop of {own}, " + positions,
             "area under the drop",
-            cls.direction_of(options),
+            "higher" if most else "lower",
             decimals=3,
             caution=f"More positive positions make the area larger. {_CHANCE}",
             common_share=common_share,

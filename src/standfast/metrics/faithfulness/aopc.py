@@ -26,14 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.explainers.base import BaselineOption, resolve_baseline
-from standfast.metrics.base import Cost, Ladder, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Metric, PartOf, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import (
@@ -53,9 +53,9 @@ from standfast.segments import (
     share_labels,
     spatial_shape,
 )
-from standfast.tasks import CLASS_WORDS, Scale, TaskWords, measure_score
+from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 #: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
 CELLS_PER_SIDE = 25
@@ -79,7 +79,7 @@ class AOPCResult(Result):
             saw the same values in the same places under every explainer, so their differences are paired.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("curve", "noise_key")
+    stored = ("curve", "noise_key")
 
     std_error: Tensor
     score: Tensor
@@ -135,17 +135,17 @@ class AOPC(Metric):
     (torch.Size([2, 21]), [196, 196], True)
     """
 
-    name: ClassVar[str] = "aopc"
-    removal_options: ClassVar[tuple[str, ...]] = ("replacement", "baseline")
-    evidence: ClassVar[str] = "faithful"
-    controls: ClassVar[bool] = True
-    citation: ClassVar[str] = "samek2017evaluating"
-    roles: ClassVar[Mapping[str, Role]] = {
+    name = "aopc"
+    removal_options = ("replacement", "baseline")
+    evidence = "faithful"
+    controls = True
+    citation = "samek2017evaluating"
+    roles = {
         "samples": PartOf("replacement", unless=("constant",)),
         "baseline": PartOf("replacement", only=("constant",)),
     }
-    presets: ClassVar[Presets] = {"quick": {"steps": 30, "samples": 2}}
-    ladder: ClassVar[Ladder] = (
+    presets = {"quick": {"steps": 30, "samples": 2}}
+    ladder = (
         {"steps": 30, "samples": 1},
         {"steps": 30, "samples": 2},
         {"samples": 1},
@@ -167,24 +167,18 @@ class AOPC(Metric):
         check(alone, "region", "None where segments are given", repr(self.region))
 
     @classmethod
-    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
-        """A large fall is better with the most relevant regions first, a small one with the least relevant."""
-        if options.get("order") == "bottom":
-            return "lower"
-        return "higher"
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
+        """The title names the order, and the axis the score.
 
-    @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
-        """The title names the order, and the axis the score."""
-        first = "least" if options.get("order") == "bottom" else "most"
-        if options.get("score") == "logit":
-            score = task.logit
-        else:
-            score = task.probability
+        A large fall is better with the most relevant regions first, a small one with the least relevant.
+        """
+        least_first = options.get("order") == "bottom"
+        first = "least" if least_first else "most"
+        score = "{logit}" if options.get("score") == "logit" else "{probability}"
         return ValueSpec(
             f"AOPC, {first} relevant regions first",
             f"AOPC ({score})",
-            cls.direction_of(options),
+            "lower" if least_first else "higher",
             decimals=3,
             good="more faithful",
         )

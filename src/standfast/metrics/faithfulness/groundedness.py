@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import BaselineOption
-from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.faithfulness.ablations import Ablations
 from standfast.metrics.faithfulness.aopc import Regions, sum_over_regions
 from standfast.metrics.positions import rank_with_random_ties
@@ -71,7 +71,7 @@ class GroundednessResult(Result):
         noise_key: the key of the random sets of each sample: results with the same keys saw the same ones. `(N,)`
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("cited_regions", "noise_key")
+    stored = ("cited_regions", "noise_key")
 
     cited: Tensor
     random: Tensor
@@ -132,16 +132,16 @@ class Groundedness(Metric):
     (4.0, 1.5, 6.0, 2.5)
     """
 
-    version: ClassVar[int] = 2
+    version = 2
 
-    name: ClassVar[str] = "groundedness"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    evidence: ClassVar[str] = "faithful"
-    controls: ClassVar[bool] = True
-    citation: ClassVar[str] = "deyoung2020eraser"
-    presets: ClassVar[Presets] = {"quick": {"draws": 16}}
-    ladder: ClassVar[Ladder] = ({"draws": 16},)
-    values: ClassVar[ValueSpec] = ValueSpec(
+    name = "groundedness"
+    removal_options = ("baseline",)
+    evidence = "faithful"
+    controls = True
+    citation = "deyoung2020eraser"
+    presets = {"quick": {"draws": 16}}
+    ladder = ({"draws": 16},)
+    values = ValueSpec(
         "Groundedness: how much more the score falls without the cited regions than without as many random ones",
         "groundedness",
         "higher",

@@ -28,7 +28,7 @@ Cost: R predictions for each input, and one with explanation.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from scipy.special import stdtrit
@@ -36,7 +36,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.base import BaselineOption
-from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.faithfulness.ablations import Ablations
 from standfast.metrics.faithfulness.aopc import Regions, sum_over_regions
 from standfast.metrics.probe import Call, Probe
@@ -68,7 +68,7 @@ class LinearDatamodelingResult(Result):
         noise_key: the key of the ablations of each sample: results with the same keys saw the same ones. `(N,)`
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("scores", "predictions", "noise_key")
+    stored = ("scores", "predictions", "noise_key")
 
     scores: Tensor
     predictions: Tensor
@@ -101,16 +101,16 @@ class LinearDatamodelingScore(Metric):
     [1.0, 1.0]
     """
 
-    version: ClassVar[int] = 2
+    version = 2
 
-    name: ClassVar[str] = "linear_datamodeling_score"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    evidence: ClassVar[str] = "faithful"
-    controls: ClassVar[bool] = True
-    citation: ClassVar[str] = "park2023trak"
-    presets: ClassVar[Presets] = {"quick": {"ablations": 32}}
-    ladder: ClassVar[Ladder] = ({"ablations": 32},)
-    values: ClassVar[ValueSpec] = ValueSpec(
+    name = "linear_datamodeling_score"
+    removal_options = ("baseline",)
+    evidence = "faithful"
+    controls = True
+    citation = "park2023trak"
+    presets = {"quick": {"ablations": 32}}
+    ladder = ({"ablations": 32},)
+    values = ValueSpec(
         "Linear datamodeling score: whether sums of attributions order random ablations as the model does",
         "linear datamodeling score",
         "higher",

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -175,19 +174,19 @@ class RelevanceLocalisation(Metric):
     (True, [True, True, True, True])
     """
 
-    name: ClassVar[str] = "relevance_localisation"
-    needs: ClassVar[Needs] = Needs(other="regions: where the class is known to lie")
-    evidence: ClassVar[str] = "plausible"
-    controls: ClassVar[bool] = True
-    values: ClassVar[ValueSpec] = ValueSpec(
+    name = "relevance_localisation"
+    needs = Needs(other="regions: where the class is known to lie")
+    evidence = "plausible"
+    controls = True
+    values = ValueSpec(
         "Relevance mass accuracy: the share of positive relevance inside the true region",
         "share of positive relevance inside",
         "higher",
         decimals=3,
         caution="The model need not use the region.",
     )
-    citation: ClassVar[str] = "arras2022clevr"
-    mask_option: ClassVar[str] = "regions"
+    citation = "arras2022clevr"
+    mask_option = "regions"
 
     regions: str | Tensor | FindRegions = "regions"
     unit: Unit = "entry"

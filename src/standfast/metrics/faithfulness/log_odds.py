@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.explainers.baselines import ModelFreeExplainer
-from standfast.metrics.base import Cost, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
@@ -63,7 +63,7 @@ class LogOddsResult(Result):
         erased_pixels: which pixels were erased, bool `(N, P, *spatial)`.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("per_pair", "before", "after", "towards", "erased_pixels")
+    stored = ("per_pair", "before", "after", "towards", "erased_pixels")
 
     converted: Tensor
     erased: Tensor
@@ -107,20 +107,20 @@ class LogOdds(Metric):
     (torch.Size([6, 1]), True, True)
     """
 
-    name: ClassVar[str] = "log_odds"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    evidence: ClassVar[str] = "faithful"
-    controls: ClassVar[bool] = True
-    values: ClassVar[ValueSpec] = ValueSpec(
+    name = "log_odds"
+    removal_options = ("baseline",)
+    evidence = "faithful"
+    controls = True
+    values = ValueSpec(
         "Change of the log-odds when the pixels that distinguish two classes are erased",
         "change of the log-odds",
         "higher",
         decimals=2,
         good="more faithful",
     )
-    citation: ClassVar[str] = "shrikumar2017deeplift"
+    citation = "shrikumar2017deeplift"
 
-    presets: ClassVar[Presets] = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}
+    presets = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}
 
     pairs: Pairs | None = None
     fraction: Share = 0.2

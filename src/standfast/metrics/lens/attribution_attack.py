@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
 from standfast.errors import check
 from standfast.explainers import Explainer
-from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.lens.attribution_objectives import (
     BLIND,
@@ -53,7 +53,7 @@ from standfast.metrics.probe import Call, Probe, score_kept_class
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
 from standfast.model import ROW_ALIGNMENT, module_name
 from standfast.needs import Needs
-from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
+from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation
 from standfast.records import Count, CountFromZero, CountOrFraction, Positive, set_fields
 from standfast.similarity import (
     Kendall,
@@ -72,9 +72,8 @@ from standfast.similarity.stored import (
     name_chance,
     name_first_similarity,
 )
-from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import count_at_once
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
 _DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
@@ -184,22 +183,22 @@ class AttributionAttack(Metric):
     (True, [True, True])
     """
 
-    name: ClassVar[str] = "attribution_attack"
-    takes_turns: ClassVar[bool] = True
-    needs: ClassVar[Needs] = Needs(
+    name = "attribution_attack"
+    takes_turns = True
+    needs = Needs(
         other="gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
     )
-    neighbourhood_option: ClassVar[str] = "neighbourhood"
-    evidence: ClassVar[str] = "searched"
-    citation: ClassVar[str] = "kamath2024rethinking"
-    roles: ClassVar[Mapping[str, Role]] = {
+    neighbourhood_option = "neighbourhood"
+    evidence = "searched"
+    citation = "kamath2024rethinking"
+    roles = {
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
         **dict.fromkeys(
             ("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)
         ),
     }
-    presets: ClassVar[Presets] = {"quick": {"steps": 10, "restarts": 1}}
-    ladder: ClassVar[Ladder] = (
+    presets = {"quick": {"steps": 10, "restarts": 1}}
+    ladder = (
         {"steps": 3, "restarts": 1},
         {"steps": 10, "restarts": 1},
         {"steps": 30, "restarts": 1},
@@ -224,7 +223,6 @@ class AttributionAttack(Metric):
     protocol: Protocol = "paper"
 
     def __post_init__(self) -> None:
-        check_neighbourhood(self.neighbourhood)
         fits = isinstance(self.neighbourhood, LinfBall | Transformation)
         words = "a LinfBall or a transformation, since steps follow signs of gradients"
         check(fits, "neighbourhood", words, self.neighbourhood)
@@ -271,26 +269,20 @@ class AttributionAttack(Metric):
         )
 
     @classmethod
-    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
-        """Similar explanations are better, by the first similarity."""
-        if larger_is_closer({"similarity": name_first_similarity(options)}):
-            return "higher"
-        return "lower"
-
-    @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
-        """The first similarity, of the samples whose class was kept."""
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
+        """The first similarity, of the samples whose class was kept: similar explanations are better."""
         similarity = name_first_similarity(options)
+        is_similarity = larger_is_closer({"similarity": similarity})
         return ValueSpec(
             f"{similarity} after the attack",
             similarity,
-            cls.direction_of(options),
+            "higher" if is_similarity else "lower",
             decimals=3,
             only=("label_kept",),
             caution="A stronger attack may reach a worse value.",
             good="more robust",
             empty="for which no input with the same answer was found",
-            same=1.0 if larger_is_closer({"similarity": similarity}) else 0.0,
+            same=1.0 if is_similarity else 0.0,
         )
 
     @classmethod

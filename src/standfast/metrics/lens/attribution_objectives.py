@@ -109,7 +109,7 @@ class TopK(GuidedObjective):
         t: how many positions, as a number or as a share in (0, 1); by default a tenth.
     """
 
-    name: ClassVar[str] = "top_k"
+    name = "top_k"
     t: CountOrFraction | None = None
 
     def state(self, reference: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class TopK(GuidedObjective):
 class MassCentre(GuidedObjective):
     """Move the centre of mass as far as possible."""
 
-    name: ClassVar[str] = "mass_centre"
+    name = "mass_centre"
 
     def state(self, reference: Tensor) -> Tensor:
         """The centre of mass."""
@@ -156,7 +156,7 @@ class Target(GuidedObjective):
         height, width: its sides, as shares in (0, 1]; at least one row and column.
     """
 
-    name: ClassVar[str] = "target"
+    name = "target"
     top: _Start = 0.0
     left: _Start = 0.0
     height: Share = 0.25
@@ -194,7 +194,7 @@ class Lens(GuidedObjective):
         alone: the extra weight near positions with few of T_k in their window, at least 0.
     """
 
-    name: ClassVar[str] = "lens"
+    name = "lens"
     k: CountOrFraction | None = None
     w: CountFromZero = 1
     alone: AtLeastZero = 0.3
@@ -241,7 +241,7 @@ class RandomSign(BlindObjective):
     Of a transformation, it takes every parameter to one end of its range.
     """
 
-    name: ClassVar[str] = "random_sign"
+    name = "random_sign"
 
     def draw(self, region: Region, seed: int) -> Tensor:
         """Signs from a random stream for each input."""
@@ -258,7 +258,7 @@ class Universal(BlindObjective):
     Of a transformation, it takes every parameter to one end of its range, the same end for all inputs.
     """
 
-    name: ClassVar[str] = "universal"
+    name = "universal"
 
     def draw(self, region: Region, seed: int) -> Tensor:
         """The same signs for all inputs."""

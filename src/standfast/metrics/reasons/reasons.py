@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.reasons.draws import (
     SOURCES,
@@ -61,9 +61,9 @@ from standfast.statistics.reasons import (
     decide_reasons,
     schedule_looks,
 )
-from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
+from standfast.tasks import measure_score
 from standfast.tensors import Array, send
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 #: draws that are explained before their maps are counted, for memory
 _BLOCK = 10
@@ -183,15 +183,14 @@ class Reasons(Metric):
     [True, True]
     """
 
-    name: ClassVar[str] = "reasons"
-    direction: ClassVar[Direction] = "higher"
-    citation: ClassVar[str] = "krishna2024disagreement"
-    neighbourhood_option: ClassVar[str] = "neighbourhood"
-    presets: ClassVar[Presets] = {"quick": {"draws": 50}}
-    ladder: ClassVar[Ladder] = ({"draws": 50}, {"draws": 100}, {"draws": 200})
+    name = "reasons"
+    citation = "krishna2024disagreement"
+    neighbourhood_option = "neighbourhood"
+    presets = {"quick": {"draws": 50}}
+    ladder = ({"draws": 50}, {"draws": 100}, {"draws": 200})
     #: of an input, where it is known (`bind`); no option, since no result depends on it
     _shape: ClassVar[torch.Size | None] = None
-    version: ClassVar[int] = 2
+    version = 2
 
     neighbourhood: Neighbourhood | None = None
     top: Count | None = None
@@ -203,14 +202,14 @@ class Reasons(Metric):
     only_beside: bool = False
 
     @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """Of samples that vary in nothing there is no number."""
         top = options.get("top") or "k"
         axis = f"how often the first {top} features are named again"
         return ValueSpec(
             "Reasons named again",
             axis,
-            cls.direction_of(options),
+            "higher",
             good="more stable",
             empty="with nothing to vary",
             decimals=2,

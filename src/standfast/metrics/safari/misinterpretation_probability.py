@@ -22,7 +22,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -41,19 +41,18 @@ from standfast.algorithms.rare_events.subset_sampling import (
 from standfast.algorithms.searches.auto import AutoSearch
 from standfast.errors import check_integer
 from standfast.explainers import Explainer, InputCopy
-from standfast.metrics.base import Cost, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import Cost, Metric, PartOf, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.metrics.safari.worst_case import EventObjective
 from standfast.model import Output
-from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.records import Count
 from standfast.similarity import Similarity
 from standfast.similarity import get as get_similarity
-from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import draw_seed
-from standfast.value_spec import USEFUL, Direction, ValueSpec
+from standfast.value_spec import USEFUL, ValueSpec
 
 #: the events in words, for titles
 _EVENTS = {
@@ -189,13 +188,13 @@ class MisinterpretationProbability(Metric):
     (True, True)
     """
 
-    name: ClassVar[str] = "misinterpretation_probability"
-    version: ClassVar[int] = 2
-    neighbourhood_option: ClassVar[str] = "neighbourhood"
-    budget_option: ClassVar[str] = "budget"
-    evidence: ClassVar[str] = "probability"
-    citation: ClassVar[str] = "huang2023safari"
-    roles: ClassVar[Mapping[str, Role]] = {
+    name = "misinterpretation_probability"
+    version = 2
+    neighbourhood_option = "neighbourhood"
+    budget_option = "budget"
+    evidence = "probability"
+    citation = "huang2023safari"
+    roles = {
         **dict.fromkeys(
             (
                 "particles",
@@ -212,8 +211,8 @@ class MisinterpretationProbability(Metric):
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
     }
-    has_random_cost: ClassVar[bool] = True
-    presets: ClassVar[Presets] = {
+    has_random_cost = True
+    presets = {
         # with so few evaluations, plain samples resolve more than levels do
         "quick": {
             "method": "monte_carlo",
@@ -252,26 +251,19 @@ class MisinterpretationProbability(Metric):
     margin: Output = "logit"
 
     def __post_init__(self) -> None:
-        check_neighbourhood(self.neighbourhood)
         self._make_simulation(None)
         check_integer(self.budget, "budget", self.particles + 1, also=(None,))
         self._event()
 
     @classmethod
-    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
-        """Less probable is better; misclassification says nothing about an explainer."""
-        if options.get("event") == "misclassification":
-            return None
-        return "lower"
-
-    @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """Natural logarithms of probabilities, some of which are only upper bounds."""
         event = str(options.get("event"))
         return ValueSpec(
             f"Probability that {_EVENTS.get(event, event)}",
             "probability",
-            cls.direction_of(options),
+            # misclassification says nothing about an explainer
+            None if event == "misclassification" else "lower",
             decimals="probability",
             censored="bound",
             censored_side="upper",

@@ -22,13 +22,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.needs import Needs
-from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.records import Count
-from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.value_spec import Direction, ValueSpec
 
 
@@ -48,14 +47,14 @@ class SensitivityResult(NeighbourhoodResult):
 @dataclass(frozen=True)
 class _Sensitivity(Metric):
     direction: ClassVar[Direction] = "lower"
-    neighbourhood_option: ClassVar[str] = "neighbourhood"
-    evidence: ClassVar[str] = "drawn"
+    neighbourhood_option = "neighbourhood"
+    evidence = "drawn"
     per_distance: ClassVar[bool]
     #: what is largest, for the title and for the axis of a report
     title: ClassVar[str]
     axis: ClassVar[str]
-    presets: ClassVar[Presets] = {"quick": {"samples": 10}}
-    ladder: ClassVar[Ladder] = ({"samples": 3}, {"samples": 5}, {"samples": 10}, {"samples": 20})
+    presets = {"quick": {"samples": 10}}
+    ladder = ({"samples": 3}, {"samples": 5}, {"samples": 10}, {"samples": 20})
 
     neighbourhood: Neighbourhood
     samples: Count = 50
@@ -64,20 +63,15 @@ class _Sensitivity(Metric):
     normalise: bool = False
     same_class: bool = False
 
-    def __post_init__(self) -> None:
-        check_neighbourhood(self.neighbourhood)
-
     @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """Explainers are ranked only where `normalise` puts their maps on one scale."""
         empty = (
             "of which no copy keeps the answer" if options.get("same_class") else ValueSpec.empty
         )
         if options.get("normalise"):
             axis = f"{cls.axis}, normalised"
-            return ValueSpec(
-                cls.title, axis, cls.direction_of(options), good="more robust", empty=empty
-            )
+            return ValueSpec(cls.title, axis, "lower", good="more robust", empty=empty)
         caution = "It grows with the scale of an explainer's maps."
         return ValueSpec(
             cls.title, cls.axis, None, caution=caution, good="more robust", empty=empty
@@ -157,11 +151,11 @@ class MaxSensitivity(_Sensitivity):
     True
     """
 
-    name: ClassVar[str] = "max_sensitivity"
-    citation: ClassVar[str] = "yeh2019infidelity"
-    per_distance: ClassVar[bool] = False
-    title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
-    axis: ClassVar[str] = "largest distance"
+    name = "max_sensitivity"
+    citation = "yeh2019infidelity"
+    per_distance = False
+    title = "Max-sensitivity: largest distance between explanations"
+    axis = "largest distance"
 
 
 @metrics.register("local_lipschitz")
@@ -179,12 +173,12 @@ class LocalLipschitz(_Sensitivity):
     True
     """
 
-    name: ClassVar[str] = "local_lipschitz"
-    needs: ClassVar[Needs] = Needs(distances=True)
-    citation: ClassVar[str] = "alvarezmelis2018robustness"
-    per_distance: ClassVar[bool] = True
-    title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"
-    axis: ClassVar[str] = "largest slope"
+    name = "local_lipschitz"
+    needs = Needs(distances=True)
+    citation = "alvarezmelis2018robustness"
+    per_distance = True
+    title = "Local Lipschitz: largest slope between explanations"
+    axis = "largest slope"
 
 
 def _norms(maps: Tensor) -> Tensor:

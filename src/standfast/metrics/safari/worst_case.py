@@ -36,7 +36,7 @@ from standfast.algorithms.searches.draft import DraftSearch
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers.base import record_choice
-from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, metrics
+from standfast.metrics.base import NO_EFFECT, Cost, Metric, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import (
@@ -47,14 +47,13 @@ from standfast.metrics.probe_objective import (
 )
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.model import Output
-from standfast.neighbourhoods import LinfBall, Neighbourhood, Region, check_neighbourhood
+from standfast.neighbourhoods import LinfBall, Neighbourhood, Region
 from standfast.records import Range
 from standfast.registry import build
 from standfast.similarity import Pearson, Similarity
 from standfast.similarity import get as get_similarity
 from standfast.similarity.stored import larger_is_closer
-from standfast.tasks import CLASS_WORDS, TaskWords
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 #: of a draft, for explainers that were not compared
 _USUAL_EFFORT = 0.25
@@ -176,23 +175,21 @@ class WorstCase(Metric):
     ([True, True], True)
     """
 
-    name: ClassVar[str] = "worst_case"
-    neighbourhood_option: ClassVar[str] = "neighbourhood"
-    budget_option: ClassVar[str] = "budget"
-    takes_turns: ClassVar[bool] = True
-    evidence: ClassVar[str] = "searched"
-    citation: ClassVar[str] = "huang2023safari"
-    roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
+    name = "worst_case"
+    neighbourhood_option = "neighbourhood"
+    budget_option = "budget"
+    takes_turns = True
+    evidence = "searched"
+    citation = "huang2023safari"
+    roles = {  # the search does not know them
         "threshold": NO_EFFECT,
         "track_sensitivity": NO_EFFECT,
     }
-    presets: ClassVar[Presets] = {
+    presets = {
         "quick": {"budget": 100},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
-    ladder: ClassVar[Ladder] = tuple(
-        {"budget": budget} for budget in (20, 50, 100, 200, 500, 1000, 2000)
-    )
+    ladder = tuple({"budget": budget} for budget in (20, 50, 100, 200, 500, 1000, 2000))
     #: evaluations of the budget that the search never has: the clean input and the final check
     own_evaluations: ClassVar[int] = 2
 
@@ -209,36 +206,24 @@ class WorstCase(Metric):
     track_sensitivity: bool = False
 
     def __post_init__(self) -> None:
-        check_neighbourhood(self.neighbourhood)
         self._event()
         self.make_search()
 
     @classmethod
-    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
-        """The event decides; a margin says nothing about an explainer."""
-        event = options.get("event")
-        if event == "misclassification":
-            return None
-        if (event != "changed_class") == larger_is_closer(options):
-            return "higher"
-        return "lower"
-
-    @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """What was searched for, of the samples where it was found."""
         event = options.get("event")
-        direction = cls.direction_of(options)
         if event == "misclassification":
+            # a margin says nothing about an explainer
             axis = "margin towards another answer"
-            return ValueSpec(
-                "Largest margin found, towards another answer", axis, direction, decimals=2
-            )
+            return ValueSpec("Largest margin found, towards another answer", axis, None, decimals=2)
+        close_is_larger = larger_is_closer(options)
         axis = f"similarity ({options.get('similarity', '?')})"
         if event == "changed_class":
             return ValueSpec(
                 "Most similar explanation found after the answer has changed",
                 axis,
-                direction,
+                "lower" if close_is_larger else "higher",
                 decimals=3,
                 only=("found",),
                 caution="Only samples whose class could be changed count.",
@@ -249,12 +234,12 @@ class WorstCase(Metric):
         return ValueSpec(
             "Least similar explanation found while the answer is kept",
             axis,
-            direction,
+            "higher" if close_is_larger else "lower",
             decimals=3,
             only=("found",),
             good="more robust",
             empty="for which no input keeps the answer",
-            same=1.0 if larger_is_closer(options) else 0.0,
+            same=1.0 if close_is_larger else 0.0,
         )
 
     @classmethod

@@ -116,11 +116,11 @@ class SanityChecks(Metric):
     (0.0, 1.0)
     """
 
-    name: ClassVar[str] = SANITY_CHECKS
+    name = SANITY_CHECKS
     direction: ClassVar[Direction] = None
-    citation: ClassVar[str] = "adebayo2018sanity"
-    version: ClassVar[int] = RULES
-    takes_widths: ClassVar[bool] = True
+    citation = "adebayo2018sanity"
+    version = RULES
+    takes_widths = True
 
     samples: Annotated[int, Range(least=3)] = 100
     labels: Tensor | None = field(default=None, repr=False)

@@ -24,14 +24,13 @@ Cost: `masks` predictions with explanation for each sample, and one for the samp
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.masks.random_masks import draw_masks
 from standfast.explainers.base import BaselineOption, resolve_baseline
-from standfast.metrics.base import Cost, Presets, metrics
+from standfast.metrics.base import Cost, metrics
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies
 from standfast.metrics.senc.masking import MaskedComparison
@@ -63,7 +62,7 @@ class DataSencResult(SensitivityConsistencyResult):
         segments: label maps, `(N, *spatial)`.
     """
 
-    stored: ClassVar[tuple[str, ...]] = (*SensitivityConsistencyResult.stored, "segments")
+    stored = (*SensitivityConsistencyResult.stored, "segments")
 
     features: Tensor
     grid_fallback: Tensor
@@ -92,10 +91,10 @@ class DataSensitivityConsistency(SensitivityConsistency):
     (True, torch.Size([2, 28, 28]))
     """
 
-    name: ClassVar[str] = "data_sensitivity_consistency"
-    parts: ClassVar[str] = "parts of the input"
-    removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
-    presets: ClassVar[Presets] = {
+    name = "data_sensitivity_consistency"
+    parts = "parts of the input"
+    removal_options = ("baseline",)
+    presets = {
         "quick": {"masks": 60, "permutations": 199, "resamples": 200},
         "paper": {"estimator": "paper"},
     }

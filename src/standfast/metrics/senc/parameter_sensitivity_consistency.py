@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from standfast.algorithms.masks.random_masks import draw_masks
 from standfast.errors import check
 from standfast.gating import find_gateable, group_count, select_layers, weight_layers
-from standfast.metrics.base import Cost, Metric, Presets, metrics
+from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.probe import Call
 from standfast.metrics.senc.masking import MaskedLayers
 from standfast.metrics.senc.sensitivity_consistency import (
@@ -130,10 +130,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     (('features.conv1', 'features.conv2'), torch.Size([2, 2]), 'gated')
     """
 
-    name: ClassVar[str] = "parameter_sensitivity_consistency"
-    parts: ClassVar[str] = "channels of the model"
-    needs: ClassVar[Needs] = Needs(parameters=True, other="convolutions or linear layers")
-    presets: ClassVar[Presets] = {
+    name = "parameter_sensitivity_consistency"
+    parts = "channels of the model"
+    needs = Needs(parameters=True, other="convolutions or linear layers")
+    presets = {
         "quick": {"masks": 20, "permutations": 199, "resamples": 200},
         "paper": {"estimator": "paper"},
     }

@@ -25,9 +25,8 @@ from standfast.metrics.result import Result
 from standfast.metrics.senc.masking import are_constant, mark_constant
 from standfast.records import Count, Fraction, Positive, Range
 from standfast.statistics.pooling import Pooled, pool_inputs
-from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Streams, content_keys
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 # masks of a group of samples held at once: 16 MB, and eight times that while they are compared
 _MASK_BITS = 1 << 24
@@ -186,10 +185,9 @@ class SensitivityConsistency(Metric):
         resamples: how many the bootstrap of the interval draws.
     """
 
-    direction: ClassVar[Direction] = "higher"
-    evidence: ClassVar[str] = "faithful"
-    controls: ClassVar[bool] = True
-    citation: ClassVar[str] = "tan2025senc"
+    evidence = "faithful"
+    controls = True
+    citation = "tan2025senc"
     #: what is switched off at random, in words
     parts: ClassVar[str]
 
@@ -203,7 +201,7 @@ class SensitivityConsistency(Metric):
     resamples: Count = 500
 
     @classmethod
-    def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+    def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """Rho; higher is more consistent."""
         symbol = "rho"
         caution = ""
@@ -213,7 +211,7 @@ class SensitivityConsistency(Metric):
         return ValueSpec(
             f"Sensitivity consistency of prediction and explanation over {cls.parts}",
             symbol,
-            cls.direction_of(options),
+            "higher",
             decimals=3,
             caution=caution,
             good="more consistent",

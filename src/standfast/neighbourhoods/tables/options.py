@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -27,7 +27,7 @@ TablePrior = Literal["independent", "copula"]
 class TableOptions(Transformation):
     """The options of a table, which `TableChanges` describes in full; reading them needs no rows."""
 
-    takes: ClassVar = "any"
+    takes = "any"
 
     #: what changes, and how far: one change for all columns, or a mapping from names to changes
     changes: Change

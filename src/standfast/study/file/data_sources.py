@@ -193,7 +193,7 @@ class DataFile(DataEntry):
         text: the column of a .csv, .jsonl or .parquet table that has texts, for models that read these.
     """
 
-    form: ClassVar[str] = "path"
+    form = "path"
     path: Name
     text: Name | None = None
     bounds: Bounds | None = None
@@ -223,7 +223,7 @@ class DataFunction(DataEntry):
         trust: import a module from outside of the study's folder.
     """
 
-    form: ClassVar[str] = "function"
+    form = "function"
     function: Reference
     options: OptionValues = Field({})
     bounds: Bounds | None = None

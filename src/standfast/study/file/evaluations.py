@@ -174,7 +174,7 @@ class ExplainerFunction(MetricFunction):
         rows_per_input: rows that the function forwards at once for one input.
     """
 
-    kind: ClassVar[type] = Explainer
+    kind = Explainer
     differentiable: bool = False
     rows_per_input: Count = 1
 

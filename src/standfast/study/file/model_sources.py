@@ -260,8 +260,8 @@ class ModelProgram(ModelEntry):
             to the study file.
     """
 
-    form: ClassVar[str] = "path"
-    file: ClassVar[str] = "path"
+    form = "path"
+    file = "path"
     path: Name
 
     def load(self, base: Path, content: bytes) -> Any:
@@ -291,7 +291,7 @@ class ModelFunction(ModelEntry):
             for a model that is trained on a window of time.
     """
 
-    form: ClassVar[str] = "function"
+    form = "function"
     function: Reference
     options: OptionValues = Field({})
     seeds: Count | None = None
@@ -364,8 +364,8 @@ class ModelFolder(ModelEntry):
         template: of a language model, the prompt, with {text} where the text stands.
     """
 
-    form: ClassVar[str] = "transformers"
-    file: ClassVar[str] = "transformers"
+    form = "transformers"
+    file = "transformers"
     transformers: Name
     granularity: Granularity = "word"
     removal: Annotated[Removal | tuple[Removal, ...], BeforeValidator(as_tuple)] | None = None
@@ -402,7 +402,7 @@ class ModelArchitecture(ModelEntry):
         weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
     """
 
-    form: ClassVar[str] = "architecture"
+    form = "architecture"
     architecture: Annotated[Name, AfterValidator(_check_architecture)]
     options: OptionValues = Field({})
     weights: Name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import polars as pl
 from pydantic import BeforeValidator, Field
@@ -44,7 +44,7 @@ class DataTable(DataEntry):
         reference: a file of training rows with the same columns; by default all rows of the table.
     """
 
-    form: ClassVar[str] = "table"
+    form = "table"
     table: Name
     label: Name | None = None
     drop: Columns = ()
