@@ -312,8 +312,8 @@ def _name_scores(texts: _Texts, names: Mapping[str, str]) -> _Texts:
     for field in dataclasses.fields(texts):
         text = getattr(texts, field.name)
         if isinstance(text, str):
-            for place, name in names.items():
-                text = text.replace("{" + place + "}", name)
+            for score, name in names.items():
+                text = text.replace("{" + score + "}", name)
             changed[field.name] = text
     return dataclasses.replace(texts, **changed)
 

@@ -16,22 +16,26 @@ from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, metrics
 from standfast.metrics.c_eval.c_eval import CEval, CEvalResult
 from standfast.metrics.c_eval.c_eval_plot import CEvalPlot, CEvalPlotResult
 from standfast.metrics.c_eval.near_affinity import NearAffinity, NearAffinityResult
-from standfast.metrics.coarse_to_fine.corruption_curve import CorruptionCurve, CorruptionCurveResult
+from standfast.metrics.coarse_to_fine.corruption_curve import CorruptionCurve
+from standfast.metrics.coarse_to_fine.corruption_result import CorruptionCurveResult
 from standfast.metrics.faithfulness.aopc import AOPC, AOPCResult
 from standfast.metrics.faithfulness.groundedness import Groundedness
 from standfast.metrics.faithfulness.linear_datamodeling_score import LinearDatamodelingScore
 from standfast.metrics.faithfulness.localisation import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.log_odds import LogOdds, LogOddsResult
-from standfast.metrics.lens.attribution_attack import AttributionAttack, AttributionAttackResult
+from standfast.metrics.lens.attack_result import AttributionAttackResult
+from standfast.metrics.lens.attribution_attack import AttributionAttack
 from standfast.metrics.probe import Call, Measurement, Probe
-from standfast.metrics.reasons.reasons import Reasons, ReasonsResult
+from standfast.metrics.reasons.reasons import Reasons
+from standfast.metrics.reasons.reasons_result import ReasonsResult
 from standfast.metrics.result import Result
 from standfast.metrics.safari.misinterpretation_probability import (
     MisinterpretationProbability,
-    ProbabilityResult,
 )
+from standfast.metrics.safari.probability_result import ProbabilityResult
 from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
-from standfast.metrics.safari.worst_case import WorstCase, WorstCaseResult
+from standfast.metrics.safari.worst_case import WorstCase
+from standfast.metrics.safari.worst_case_result import WorstCaseResult
 from standfast.metrics.seed_agreement import SeedAgreement, SeedAgreementResult
 from standfast.metrics.senc.data_sensitivity_consistency import (
     DataSencResult,

@@ -24,8 +24,8 @@ from conftest import small_net
 from standfast.metrics.coarse_to_fine.corruption_curve import (
     FRACTIONS,
     CorruptionCurve,
-    CorruptionCurveResult,
 )
+from standfast.metrics.coarse_to_fine.corruption_result import CorruptionCurveResult
 from standfast.metrics.coarse_to_fine.replacement import (
     count_replaced,
     draw_normal,

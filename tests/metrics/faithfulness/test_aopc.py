@@ -16,7 +16,8 @@ from torch import nn
 import standfast
 from conftest import small_net
 from standfast.metrics import AOPC, AOPCResult
-from standfast.metrics.faithfulness.aopc import cut_cells, draw_uniform
+from standfast.metrics.faithfulness.aopc import draw_uniform
+from standfast.metrics.faithfulness.regions import cut_cells
 from standfast.metrics.positions import rank_with_random_ties
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 

@@ -15,7 +15,7 @@ from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, KernelSHAP, get
 from standfast.explainers.base import Explanation
 from standfast.metrics import WorstCase
-from standfast.metrics.safari.worst_case import WorstCaseResult
+from standfast.metrics.safari.worst_case_result import WorstCaseResult
 from standfast.model import Model
 from standfast.neighbourhoods import L2Ball, LinfBall, Rotation
 from standfast.similarity import Pearson

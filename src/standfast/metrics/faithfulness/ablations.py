@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.base import resolve_baseline
-from standfast.metrics.faithfulness.aopc import cut_cells
+from standfast.metrics.faithfulness.regions import cut_cells
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies
 from standfast.segments import SegmentChoice, Segments, segment

@@ -26,15 +26,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, check
+from standfast.errors import check
 from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.metrics.base import Cost, Metric, PartOf, metrics
-from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
+from standfast.metrics.faithfulness.regions import Regions, cut_cells, sum_columns, sum_over_regions
+from standfast.metrics.positions import Order, rank_with_random_ties
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import (
     PerturbationCurves,
@@ -45,20 +46,11 @@ from standfast.metrics.replaced_copies import (
 from standfast.metrics.result import Result
 from standfast.records import Count
 from standfast.segments import (
-    Method,
-    SegmentChoice,
-    Segments,
-    check_segments,
     segment,
-    share_labels,
-    spatial_shape,
 )
 from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
 from standfast.value_spec import ValueSpec
-
-#: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
-CELLS_PER_SIDE = 25
 
 
 @dataclass(frozen=True)
@@ -88,19 +80,6 @@ class AOPCResult(Result):
     grid_fallback: Tensor
     curve: Tensor
     noise_key: Tensor = field(metadata={"per_sample": False})
-
-
-def _check_regions(segments: Method | int | Tensor | None, name: str) -> SegmentChoice | None:
-    try:
-        if segments is None:
-            return None
-        return check_segments(segments, name)
-    except ArgumentError as error:
-        raise ArgumentError(name, f"None (for cells), {error.expected}", error.got) from None
-
-
-#: regions that are not cells; None for cells
-Regions = Annotated[Method | int | Tensor | None, _check_regions]
 
 
 @metrics.register("aopc")
@@ -290,59 +269,6 @@ class AOPC(Metric):
         )
 
 
-def cut_cells(inputs: Tensor, side: int | None) -> Segments:
-    """Cut inputs into cells `side` places wide along every axis; the last cells are narrower if `side` does not divide.
-
-    Args:
-        inputs: `(N, ...)`.
-        side: in pixels or time steps. None for a 25th of the shorter side, at least 2; then each flat feature is a
-            cell.
-
-    Raises:
-        ArgumentError: fewer than two cells.
-
-    >>> cut_cells(torch.zeros(1, 1, 3, 4), 2).labels[0].tolist()
-    [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3]]
-    >>> cut_cells(torch.zeros(1, 3, 224, 224), None).width, cut_cells(torch.zeros(1, 1, 28, 28), None).width
-    (625, 196)
-    """
-    spatial = spatial_shape(inputs)
-    if side is None:
-        if inputs.ndim != 2:
-            side = max(2, round(min(spatial) / CELLS_PER_SIDE))
-        else:
-            side = 1
-    labels = torch.zeros(spatial, dtype=torch.int64, device=inputs.device)
-    total = 1
-    for axis, length in enumerate(spatial):
-        along = -(-length // side)
-        cell = torch.arange(length, device=inputs.device) // side
-        labels = labels * along + cell.reshape(
-            [-1 if a == axis else 1 for a in range(len(spatial))]
-        )
-        total *= along
-    check(
-        total >= 2,
-        "region",
-        f"cells small enough that inputs of shape {spatial} have two of them",
-        side,
-    )
-    return share_labels(inputs, labels, total)
-
-
-def sum_over_regions(maps: Tensor, cut: Segments) -> Tensor:
-    """The sum of `maps` `(N, ...)` over each region and all channels; float32 `(N, width)`, NaN beyond the last region.
-
-    Sums are float64 and then rounded, so that values stay tied when only the order of summation differs.
-    """
-    pixels = sum_channels(maps)
-    zeros = pixels.new_zeros(len(maps), cut.width)
-    sums = zeros.scatter_add_(1, cut.labels.flatten(1), pixels)
-    numbers = torch.arange(cut.width, device=maps.device)
-    exists = numbers < cut.count[:, None]
-    return torch.where(exists, sums, torch.nan).float()
-
-
 def draw_uniform(keys: Tensor, like: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """Uniform values from `lower` to `upper`: one draw for each of the `keys` `(m,)`; `(m, ...)` as the inputs `like`.
 
@@ -362,11 +288,3 @@ def _are_equal(region_scores: Tensor) -> Tensor:
     low = region_scores.masked_fill(missing, torch.inf)
     high = region_scores.masked_fill(missing, -torch.inf)
     return low.amin(1) >= high.amax(1)
-
-
-def sum_columns(values: Tensor) -> Tensor:
-    """The sum over the second axis of `(n, draws)`, one column after the other: its bits do not depend on n."""
-    total = torch.zeros_like(values[:, 0])
-    for column in values.unbind(1):
-        total = total + column
-    return total

@@ -39,7 +39,7 @@ from standfast.errors import check
 from standfast.explainers.base import BaselineOption
 from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.faithfulness.ablations import Ablations
-from standfast.metrics.faithfulness.aopc import Regions, sum_over_regions
+from standfast.metrics.faithfulness.regions import Regions, sum_over_regions
 from standfast.metrics.positions import rank_with_random_ties
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys

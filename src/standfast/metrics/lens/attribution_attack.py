@@ -36,12 +36,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from standfast.algorithms.searches.base import Outcome
 from standfast.algorithms.searches.sign import SignSearch
 from standfast.errors import check
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
+from standfast.metrics.lens.attack_result import AttributionAttackResult
+from standfast.metrics.lens.attack_search import AttackObjective
 from standfast.metrics.lens.attribution_objectives import (
     BLIND,
     AttributionObjective,
@@ -49,17 +50,14 @@ from standfast.metrics.lens.attribution_objectives import (
     GuidedObjective,
 )
 from standfast.metrics.lens.attribution_objectives import get as get_attack
-from standfast.metrics.probe import Call, Probe, score_kept_class
-from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
-from standfast.model import ROW_ALIGNMENT, module_name
+from standfast.metrics.probe import Call, Probe
+from standfast.metrics.probe_objective import reevaluate_found
+from standfast.model import module_name
 from standfast.needs import Needs
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation
 from standfast.records import Count, CountFromZero, CountOrFraction, Positive, set_fields
 from standfast.similarity import (
-    Kendall,
-    LensProfile,
     Similarity,
-    correct_for_chance,
     lens_profile,
     per_position,
 )
@@ -68,78 +66,12 @@ from standfast.similarity import similarities as known_similarities
 from standfast.similarity.authors_protocol import Protocol
 from standfast.similarity.stored import (
     larger_is_closer,
-    name_above_chance,
-    name_chance,
     name_first_similarity,
 )
-from standfast.tensors import count_at_once
 from standfast.value_spec import ValueSpec
 
-_PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
 _DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
 _LARGE = 1 << 13  # positions from which on a quarter of the draws is enough, since sets are larger
-
-
-@dataclass(frozen=True)
-class AttributionAttackResult(PerturbedResult):
-    """The perturbed input of each sample, and how similar its map is to that of the clean input.
-
-    A skipped sample (`status`) is compared with the centre of its neighbourhood, mostly with itself, so leave it out.
-
-    Attributes:
-        names: of the similarities; each is a column of the frame, under this name.
-        value: the first of the similarities, `(N,)`.
-        similarities: `(N, S)`, in the order of `names`; NaN where the map of the perturbed input is not finite.
-        chance: what each similarity is on average for unrelated maps with the same values and supports, `(N, S)`
-            (`Similarity.chance`); NaN for similarities of no LENS kind. The frame has it in the columns
-            `"<name> chance"`, and the similarities corrected for it (`correct_for_chance`) in `"<name> above chance"`:
-            0 for unrelated maps, 1 for equal ones, NaN where unrelated maps are nearly equal.
-        found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one, if
-            the neighbourhood contains it.
-        label_kept: the class is kept at `inputs`, `(N,)` bool. The random attacks may lose it, and guided ones where
-            the neighbourhood does not contain the clean input.
-        kept: top-k intersection for the metric's own k, `(N,)`.
-        kept_within_1, kept_within_2: the mean of LENS-precision and LENS-recall at this k, for windows of one and of
-            two positions around, `(N,)`.
-        profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
-
-    The other attributes are those of `PerturbedResult`.
-    """
-
-    names: tuple[str, ...]
-    similarities: Tensor
-    chance: Tensor
-    found: Tensor
-    label_kept: Tensor
-    kept: Tensor
-    kept_within_1: Tensor
-    kept_within_2: Tensor
-    profile: LensProfile
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Inputs, maps, and the curves with their k and w."""
-        profile = self.profile
-        rows = len(self)
-        curves = ("intersection", "precision", "recall")
-        return {
-            **super().tensors(),
-            "curve_k": torch.tensor(profile.k).expand(rows, -1),
-            "curve_w": torch.tensor(profile.w).expand(rows, -1),
-            **{f"curve_{name}": getattr(profile, name) for name in curves},
-            **{f"curve_{name}_diverse": getattr(profile, f"{name}_diverse") for name in curves},
-        }
-
-    def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, with one for each similarity and its chance level."""
-        columns = {
-            **super().columns(),
-            **dict(zip(self.names, self.similarities.T.tolist(), strict=True)),
-        }
-        for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
-            if not chance.isnan().all():
-                columns[name_chance(name)] = chance.tolist()
-                columns[name_above_chance(name)] = correct_for_chance(value, chance).tolist()
-        return columns
 
 
 @metrics.register("attribution_attack")
@@ -386,7 +318,7 @@ class AttributionAttack(Metric):
         if len(usable):
             usable_region = region.select(usable)
             if isinstance(attack, GuidedObjective):
-                objective = _AttackObjective(attack, probe, self._betas[0], self.protocol)
+                objective = AttackObjective(attack, probe, self._betas[0], self.protocol)
                 perturbed = objective.run(
                     self._search(), usable_region, self._search_budget(), seed
                 ).inputs
@@ -470,57 +402,3 @@ class AttributionAttack(Metric):
         if level is None:
             return before.new_full((len(before),), torch.nan)
         return level.value
-
-
-class _AttackObjective(ProbeObjective):
-    """How far the attack gets on the model itself, among points that keep the class."""
-
-    def __init__(
-        self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol
-    ) -> None:
-        super().__init__(probe, beta)
-        self.attack = attack
-        self.protocol = protocol
-        self.reference = _sum_magnitudes(probe.maps)
-        self.state = attack.state(self.reference)
-
-    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
-        """What the points reach, in parts whose maps and sets of positions fit into memory."""
-        elements = count_at_once(_PART_ELEMENTS, self.reference)
-        # as batches have them, so that no bits depend on the parts (`ROW_ALIGNMENT`)
-        rows_at_once = elements // self.reference[0].numel()
-        rows = max(rows_at_once // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
-        scores = []
-        margins = []
-        for part in zip(torch.split(x, rows), torch.split(origin, rows), strict=True):
-            score, margin = self._measure_part(*part)
-            scores.append(score)
-            margins.append(margin)
-        # of a kept class -J is positive, so the search's violation is its negative
-        return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
-
-    def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
-        measured = self.probe.query(x, origin, keep_maps=True, compare=False)
-        assert measured.maps is not None
-        maps = measured.maps
-        region = self.probe.region
-        if region is not None and region.aligns:  # as for gradients, what is not seen is unchanged
-            aligned, visible = region.align_maps(maps, x, origin)
-            maps = torch.where(visible, aligned, self.probe.maps[origin])
-        maps = _sum_magnitudes(maps)
-        if self.protocol == "authors":
-            # the authors' script takes the point with the smallest Kendall's tau, whatever the objective
-            return -Kendall()(self.reference[origin], maps).double(), measured.margin
-        return self.attack.score(self.state[origin], maps), measured.margin
-
-    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
-        """The attack's goal where the class is kept, and the way back elsewhere; the authors do not turn back."""
-        goal = self.attack.goal(self.state[origin], _sum_magnitudes(maps))
-        if self.protocol == "authors":
-            return goal
-        return torch.where(feasible, goal, -margin)
-
-
-def _sum_magnitudes(maps: Tensor) -> Tensor:
-    """The mass at each position: absolute attributions, added over channels."""
-    return per_position(maps, "abs_sum").abs()

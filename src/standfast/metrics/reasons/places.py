@@ -52,6 +52,15 @@ def measure_sizes(maps: Tensor, speaking: Speaking) -> Tensor:
     return maps.clamp(min=0) if speaking == "for" else maps.abs()
 
 
+def sign_first(maps: Tensor, top: int, speaking: Speaking, shares_places: bool) -> Tensor:
+    """For each feature of maps `(M, F)` 1 or -1 for the first ones, by their signs, and 0 for the others.
+
+    >>> sign_first(torch.tensor([[3.0, -2.0, 1.0]]), 2, "both", False).tolist()
+    [[1.0, -1.0, 0.0]]
+    """
+    return mark_first(measure_sizes(maps, speaking), top, shares_places) * maps.sign()
+
+
 def mark_first(sizes: Tensor, top: int, shares_places: bool) -> Tensor:
     """Which features are the first ones, bool `(M, F)`; a feature of size 0 never is.
 

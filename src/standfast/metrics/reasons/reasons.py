@@ -24,19 +24,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.metrics.base import Cost, Metric, metrics
 from standfast.metrics.probe import Call, Probe
+from standfast.metrics.reasons.counts import ReasonCounts
 from standfast.metrics.reasons.draws import (
     SOURCES,
-    Drawn,
     Draws,
     Source,
     draw_settings,
@@ -46,29 +45,23 @@ from standfast.metrics.reasons.places import (
     TOP,
     Speaking,
     count_first,
-    mark_first,
-    measure_sizes,
+    sign_first,
     sum_channels,
 )
-from standfast.metrics.result import Result
+from standfast.metrics.reasons.reasons_result import ReasonsResult
 from standfast.neighbourhoods import Neighbourhood
 from standfast.records import Count, Fraction, set_fields
-from standfast.statistics.decisions import estimate_mean
-from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import (
     MOST_DECIDED,
     count_least_models,
-    decide_reasons,
     schedule_looks,
 )
 from standfast.tasks import measure_score
-from standfast.tensors import Array, send
+from standfast.tensors import send
 from standfast.value_spec import ValueSpec
 
 #: draws that are explained before their maps are counted, for memory
 _BLOCK = 10
-#: the draws of maps with at most so many features are stored
-MOST_STORED = 1024
 #: draws where nothing is decided
 _DRAWS_OF_MANY = 60
 #: explanations that show which sources an explainer has, at most
@@ -83,72 +76,6 @@ def _check_sources(vary: object, option: str) -> tuple[Source, ...]:
     assert isinstance(named, list | tuple)
     check(len(named) > 0 and set(named) <= set(SOURCES), option, expected, repr(vary))
     return tuple(source for source in SOURCES if source in named)
-
-
-@dataclass(frozen=True, repr=False)
-class ReasonsResult(Result):
-    """How often the reasons of each sample are named again.
-
-    Attributes:
-        value: the share of the draws that keep the answer in which the first features are the same, with the same
-            signs, `(N,)`; of more than 20 reasons the mean share of them that is named again. NaN where nothing was
-            varied, or no draw keeps the answer.
-        low, high: its 95% interval, `(N,)`.
-        same_order: the share in which they have the same order, too, `(N,)`.
-        chance: the probability that an unrelated map names a reason, k / F, `(N,)`.
-        reasons: how many features are named at the clean input, `(N,)`: fewer than k where others are 0 or tie.
-        holding, falling: how many of them are decided, `(N,)`.
-        drawn: draws with finite numbers, `(N,)`.
-        answer_kept: those of them in which the model answers as at the clean input, `(N,)`.
-        looks: how often the draws were looked at, `(N,)`.
-        varied: whether there is anything that differs in the draws, bool `(N,)`.
-        varied_seed, varied_background, varied_measurement: which sources there are, bool `(N,)`.
-        few_samples: whether the explainer draws so few samples that the mean over its seeds is wrong, bool `(N,)`.
-        answer_score: the probability of the answer, or the number by which it is compared, `(N,)`.
-        origin_input: the clean inputs, `(N, ...)`.
-        origin_map: of the clean inputs, one value for each feature, `(N, F)`.
-        named_for, named_against: in how many of the draws that keep the answer a feature is among the first ones, and
-            speaks for the answer, or against it, `(N, F)`.
-        mean_map: the mean over these draws, `(N, F)`.
-        named_low, named_high: the limits by which reasons are decided, after all looks, `(N, F)`; 0 and 1 of features
-            that are no reasons. None of more than 20 reasons.
-        draw_maps: of each draw, `(N, R, F)`; NaN where it was not made, or does not keep the answer. None for large
-            maps.
-    """
-
-    stored = (
-        "origin_input",
-        "origin_map",
-        "named_for",
-        "named_against",
-        "mean_map",
-        "named_low",
-        "named_high",
-        "draw_maps",
-    )
-
-    same_order: Tensor
-    chance: Tensor
-    reasons: Tensor
-    holding: Tensor
-    falling: Tensor
-    drawn: Tensor
-    answer_kept: Tensor
-    looks: Tensor
-    varied: Tensor
-    varied_seed: Tensor
-    varied_background: Tensor
-    varied_measurement: Tensor
-    few_samples: Tensor
-    answer_score: Tensor
-    origin_input: Tensor = field(kw_only=True, metadata={"per_sample": False})
-    origin_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
-    named_for: Tensor = field(kw_only=True, metadata={"per_sample": False})
-    named_against: Tensor = field(kw_only=True, metadata={"per_sample": False})
-    mean_map: Tensor = field(kw_only=True, metadata={"per_sample": False})
-    named_low: Tensor | None = field(default=None, kw_only=True, metadata={"per_sample": False})
-    named_high: Tensor | None = field(default=None, kw_only=True, metadata={"per_sample": False})
-    draw_maps: Tensor | None = field(default=None, kw_only=True)
 
 
 @metrics.register("reasons")
@@ -252,21 +179,23 @@ class Reasons(Metric):
             return self.draws
         return min(self.draws, _DRAWS_OF_MANY)
 
+    def _list_looks(self, reasons: int) -> tuple[int, ...]:
+        """After how many draws it is decided whether to go on, of so many reasons."""
+        if reasons > MOST_DECIDED:
+            return (self._count_draws(reasons),)
+        return schedule_looks(self.draws, self.demand, reasons=reasons)
+
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
         signed, other_signed = (
-            self._sign_first(sum_channels(each), top, each.ndim > 2) for each in (maps, others)
+            sign_first(sum_channels(each), top, self.speaking, each.ndim > 2)
+            for each in (maps, others)
         )
         if top <= MOST_DECIDED:
             return (signed == other_signed).all(1).double()
         reasons = signed != 0
         named_again = ((signed == other_signed) & reasons).sum(1)
         return named_again.double() / reasons.sum(1).clamp(min=1)
-
-    def _sign_first(self, flat_maps: Tensor, top: int, shares_places: bool) -> Tensor:
-        """For each feature of maps `(M, F)` 1 or -1 for the first ones, by their signs, and 0 for the others."""
-        sizes = measure_sizes(flat_maps, self.speaking)
-        return mark_first(sizes, top, shares_places) * flat_maps.sign()
 
     def evaluate(self, call: Call) -> ReasonsResult:
         """Explain each input again until its reasons are decided."""
@@ -276,25 +205,26 @@ class Reasons(Metric):
             region = self.neighbourhood.around(call.inputs, call.model.bounds)
         flat_maps = sum_channels(probe.maps.nan_to_num())
         top = count_first(call.inputs.shape[1:], self.top)
-        counts = _Counts(self, flat_maps, top, shares_places=call.inputs.ndim > 2)
+        shares_places = call.inputs.ndim > 2
+        counts = ReasonCounts(flat_maps, top, self.speaking, self.demand, shares_places)
         probe.skip(~counts.signed.any(1), "degenerate")
         draws = Draws(call, probe, region)
         varied = self._find_varied(draws)
         if varied:
             self._draw_until_decided(call, draws, varied, probe, counts)
-        found: dict[str, Any] = counts.describe(probe.usable())
-        found["answer_score"] = measure_score(
+        columns: dict[str, Any] = counts.describe(probe.usable())
+        columns["answer_score"] = measure_score(
             call.model.task, probe.logits, probe.targets, "probability"
         )
-        found["origin_input"] = call.inputs
-        found["few_samples"] = call.explainer.has_too_few_samples(call.inputs)
+        columns["origin_input"] = call.inputs
+        columns["few_samples"] = call.explainer.has_too_few_samples(call.inputs)
         for source in SOURCES:
             nothing = torch.zeros(len(call.inputs), dtype=torch.bool, device=call.inputs.device)
-            found[f"varied_{source}"] = draws.varied.get(source, nothing)
-        found["varied"] = (
-            found["varied_seed"] | found["varied_background"] | found["varied_measurement"]
+            columns[f"varied_{source}"] = draws.varied.get(source, nothing)
+        columns["varied"] = (
+            columns["varied_seed"] | columns["varied_background"] | columns["varied_measurement"]
         )
-        return ReasonsResult(**probe.common_fields(self), **found)
+        return ReasonsResult(**probe.common_fields(self), **columns)
 
     def _find_varied(self, draws: Draws) -> list[Source]:
         """The sources that differ in the draws; none where they would only repeat what other draws show."""
@@ -315,14 +245,15 @@ class Reasons(Metric):
         return [source for source in varied if bool(draws.varied[source].any())]
 
     def _draw_until_decided(
-        self, call: Call, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts
+        self, call: Call, draws: Draws, varied: list[Source], probe: Probe, counts: ReasonCounts
     ) -> None:
         """Draw for all samples in common batches; those whose reasons are decided leave them."""
         varies = torch.stack([draws.varied[source] for source in varied]).any(0)
         rows = probe.usable()
         open_rows = rows[varies[rows]]
-        drawn, model = 0, number_model(call.model)
-        for look, total in enumerate(counts.list_looks(), start=1):
+        model = number_model(call.model)
+        drawn = 0
+        for look, total in enumerate(self._list_looks(counts.top), start=1):
             for start in range(drawn, total, _BLOCK):
                 settings = draw_settings(
                     call.seed, varied, range(start, min(start + _BLOCK, total)), model
@@ -333,187 +264,3 @@ class Reasons(Metric):
             decided = counts.look(open_rows, look)
             if total >= self.fewest:
                 open_rows = open_rows[~send(decided, open_rows.device, torch.bool)]
-
-
-class _Counts:
-    """Counts what the draws name.
-
-    Args:
-        metric: the options.
-        flat_maps: of the clean inputs, `(P, F)`.
-        top: how many features are reasons.
-        shares_places: see `mark_first`.
-
-    Attributes:
-        signed: for each feature of the clean inputs 1 or -1 for the reasons, and 0 for the others, `(P, F)`.
-    """
-
-    def __init__(self, metric: Reasons, flat_maps: Tensor, top: int, shares_places: bool) -> None:
-        self.metric, self.flat_maps, self.top, self.shares_places = (
-            metric,
-            flat_maps,
-            top,
-            shares_places,
-        )
-        self.signed = metric._sign_first(flat_maps, top, shares_places)
-        sizes = measure_sizes(flat_maps, metric.speaking)
-        count = len(flat_maps)
-        #: the reasons in the order of their sizes, behind them the other features
-        self._order = torch.where(self.signed != 0, sizes, -1.0).argsort(
-            dim=1, descending=True, stable=True
-        )
-        self._order = self._order[:, : min(top, flat_maps.shape[1])]
-        whole_numbers = torch.zeros((count,), dtype=torch.int64, device=flat_maps.device)
-        self.drawn, self.kept = whole_numbers.clone(), whole_numbers.clone()
-        self.same, self.same_order = whole_numbers.clone(), whole_numbers.clone()
-        self.looks = whole_numbers.clone()
-        self.holding, self.falling = whole_numbers.clone(), whole_numbers.clone()
-        self.named_for = torch.zeros(flat_maps.shape, dtype=torch.int32, device=flat_maps.device)
-        self.named_against = torch.zeros_like(self.named_for)
-        self.total = torch.zeros(flat_maps.shape, dtype=torch.float64, device=flat_maps.device)
-        self._blocks: list[Tensor] = []
-        self._named_again: list[Tensor] = []
-        #: the limits of the probabilities of all features after the looks so far, of reasons only if there are any
-        self._low, self._high = np.zeros(flat_maps.shape), np.ones(flat_maps.shape)
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether draws are stored."""
-        return self.flat_maps.shape[1] <= MOST_STORED
-
-    @property
-    def decides_each(self) -> bool:
-        """Whether the reasons are decided one by one."""
-        return self.top <= MOST_DECIDED
-
-    def list_looks(self) -> tuple[int, ...]:
-        """After how many draws it is decided whether to go on."""
-        if not self.decides_each:
-            return (self.metric._count_draws(self.top),)
-        return schedule_looks(self.metric.draws, self.metric.demand, reasons=self.top)
-
-    def add(self, rows: Tensor, drawn: Drawn) -> None:
-        """Count S draws of the origins with these numbers `(n,)`."""
-        count, together = drawn.kept.shape
-        flat_maps = sum_channels(drawn.maps.flatten(0, 1)).reshape(count, together, -1)
-        finite = flat_maps.isfinite().all(2)
-        kept = (drawn.kept & finite)[..., None]
-        shown = torch.where(kept, flat_maps, 0.0)
-        signed = self.metric._sign_first(shown.flatten(0, 1), self.top, self.shares_places).reshape(
-            shown.shape
-        )
-        reasons = self.signed[rows][:, None]
-        same = (signed == reasons).all(2) & kept[..., 0]
-        self.drawn[rows] += finite.sum(1)
-        self.kept[rows] += kept[..., 0].sum(1)
-        self.same[rows] += same.sum(1)
-        self.same_order[rows] += (same & self._is_ordered(rows, shown)).sum(1)
-        self.named_for[rows] += (signed > 0).sum(1, dtype=torch.int32)
-        self.named_against[rows] += (signed < 0).sum(1, dtype=torch.int32)
-        self.total[rows] += shown.double().sum(1)
-        again = ((signed == reasons) & (reasons != 0)).sum(2) / (reasons != 0).sum(2)
-        self._named_again.append(self._scatter(rows, torch.where(kept[..., 0], again, torch.nan)))
-        if self.is_stored:
-            self._blocks.append(self._scatter(rows, torch.where(kept, shown, torch.nan)))
-
-    def _scatter(self, rows: Tensor, values: Tensor) -> Tensor:
-        """Values of the origins with these numbers `(n, ...)` among those of all, NaN for the others `(P, ...)`."""
-        whole = values.new_full(
-            (len(self.flat_maps), *values.shape[1:]), torch.nan, dtype=torch.float32
-        )
-        whole[rows] = values.float()
-        return whole
-
-    def _is_ordered(self, rows: Tensor, maps: Tensor) -> Tensor:
-        """Whether the reasons of the origins have the same order in maps `(n, S, F)`, bool `(n, S)`."""
-        sizes = measure_sizes(maps, self.metric.speaking)
-        order = self._order[rows][:, None].expand(-1, maps.shape[1], -1)
-        in_order = sizes.gather(2, order)
-        is_reason = (self.signed[rows] != 0)[:, None].expand_as(maps).gather(2, order)
-        descends = in_order[..., :-1] >= in_order[..., 1:]
-        return (descends | ~is_reason[..., 1:]).all(2)
-
-    def _count_hits(self, rows: Tensor) -> Array:
-        """In how many draws each reason of these origins is named with its sign, `(n, k)`; -1 beyond their reasons."""
-        order, signed = self._order[rows], self.signed[rows]
-        named = torch.where(signed > 0, self.named_for[rows], self.named_against[rows])
-        hits = torch.where(signed != 0, named, -1).gather(1, order)
-        return np.asarray(hits.cpu())
-
-    def look(self, rows: Tensor, look: int) -> list[bool]:
-        """Whether all reasons of the origins with these numbers `(n,)` are decided, at this look or before."""
-        self.looks[rows] = look
-        if not self.decides_each:
-            return [True] * len(rows)
-        decided: list[bool] = []
-        counts: list[tuple[int, int]] = []
-        columns = (
-            self._count_hits(rows),
-            self._order[rows].cpu().numpy(),
-            self.kept[rows].tolist(),
-        )
-        for row, hits, order, kept in zip(rows.tolist(), *columns, strict=True):
-            states: list[str] = []
-            if kept:
-                states = self._decide(row, hits[hits >= 0], order[hits >= 0], kept, look)
-            decided.append(bool(states) and "undecided" not in states)
-            counts.append((states.count("holds"), states.count("falls")))
-        holding, falling = send(counts, rows.device, torch.int64).reshape(-1, 2).T
-        self.holding[rows], self.falling[rows] = holding, falling
-        return decided
-
-    def _decide(self, row: int, hits: Array, features: Array, kept: int, look: int) -> list[str]:
-        """The states of the reasons of an origin, from their numbers of hits; keeps their limits for the next look."""
-        earlier = self._low[row, features], self._high[row, features]
-        found = decide_reasons(hits, kept, self.metric.demand, look=look, earlier=earlier)
-        self._low[row, features] = [reason.low for reason in found]
-        self._high[row, features] = [reason.high for reason in found]
-        return [reason.state for reason in found]
-
-    def _estimate(self, row: int, kept: int, same: int) -> tuple[float, float, float]:
-        """The value of an origin of which so many draws keep the answer, with its interval."""
-        if self.decides_each:
-            return same / kept, *proportion_interval(same, kept, 0.95)
-        shares = torch.cat([block[row] for block in self._named_again]).double().numpy()
-        found = estimate_mean(shares[np.isfinite(shares)], 0.95)
-        return found.value, max(0.0, found.low), min(1.0, found.high)
-
-    def describe(self, rows: Tensor) -> dict[str, Tensor]:
-        """The fields of the result; `rows` `(n,)` can be evaluated."""
-        count = len(self.flat_maps)
-        shares = torch.full((4, count), torch.nan, dtype=torch.float64)
-        self._named_again = [block.cpu() for block in self._named_again]
-        columns = torch.stack([self.kept, self.same, self.same_order]).cpu().numpy()
-        for row in rows.tolist():
-            kept, same, in_order = (int(number) for number in columns[:, row])
-            if kept:
-                shares[:3, row] = torch.tensor(self._estimate(row, kept, same))
-                shares[3, row] = in_order / kept
-        device = self.flat_maps.device
-        value, low, high, same_order = shares.to(device)
-        chance = torch.full(
-            (count,), self.top / self.flat_maps.shape[1], dtype=torch.float64, device=device
-        )
-        no_draws = torch.full(
-            (count, 0, self.flat_maps.shape[1]), torch.nan, dtype=torch.float32, device=device
-        )
-        return {
-            "value": value,
-            "low": low,
-            "high": high,
-            "same_order": same_order,
-            "chance": chance,
-            "reasons": (self.signed != 0).sum(1),
-            "holding": self.holding,
-            "falling": self.falling,
-            "drawn": self.drawn,
-            "answer_kept": self.kept,
-            "looks": self.looks,
-            "origin_map": self.flat_maps.float(),
-            "named_for": self.named_for,
-            "named_against": self.named_against,
-            "mean_map": (self.total / self.kept.clamp(min=1)[:, None]).float(),
-            "named_low": torch.from_numpy(self._low).to(device) if self.decides_each else None,
-            "named_high": torch.from_numpy(self._high).to(device) if self.decides_each else None,
-            "draw_maps": torch.cat([no_draws, *self._blocks], dim=1) if self.is_stored else None,
-        }

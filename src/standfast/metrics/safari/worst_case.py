@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.auto import AutoSearch
-from standfast.algorithms.searches.base import Outcome, Search, SearchResult, Trace, searches
+from standfast.algorithms.searches.base import Search, SearchResult, searches
 from standfast.algorithms.searches.draft import DraftSearch
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
@@ -40,12 +40,12 @@ from standfast.metrics.base import NO_EFFECT, Cost, Metric, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
 from standfast.metrics.probe_objective import (
-    PerturbedResult,
-    ProbeObjective,
     RoughObjective,
     reevaluate_found,
 )
+from standfast.metrics.safari.event_search import EventObjective
 from standfast.metrics.safari.events import Event, EventName, make_event
+from standfast.metrics.safari.worst_case_result import WorstCaseResult, make_empty_trace, read_trace
 from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Region
 from standfast.records import Range
@@ -59,84 +59,6 @@ from standfast.value_spec import ValueSpec
 _USUAL_EFFORT = 0.25
 #: the largest budget with which drafts were shown to help
 _MOST_DRAFTED = 300
-
-
-@dataclass(frozen=True)
-class WorstCaseResult(PerturbedResult):
-    """The worst perturbed input of each sample.
-
-    Attributes:
-        similarity: of the explanations at the clean input and at the worst input. `(N,)`
-        found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
-            `changed_explanation` the clean input meets it, so where the neighbourhood contains the clean input, it is
-            False only for skipped samples. Where it is False, `similarity` and `value` are those of an input that does
-            not count. `(N,)` bool
-        misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
-        followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
-        gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
-            (`"grid"`, and `"auto"` for a few parameters). It holds as far as explanations change nowhere faster than
-            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False and where
-            the budget was too small to vary each parameter. Where `exact` holds it is 0, and no estimate.
-        sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
-        sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
-        trace: best similarity and margin so far against the search's evaluations, for the samples of `traced`.
-        traced: numbers of the samples that the rows of the trace belong to.
-        plausibility: of the worst inputs, from 0 to 1, where the neighbourhood can say, as one of tables with training
-            rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
-            `(N,)`
-        drafts: how many rough maps were made (`search="draft"`), `(N,)`; None where there were none. They count in
-            `model_evaluations` as what they cost: if a rough map takes 5 rows of the module and another one 33, 33
-            rough maps count as 5. What `degenerate` and `nonfinite` count are other maps.
-        exact: all inputs that the neighbourhood can make were evaluated, so this is the true worst case, `(N,)` bool;
-            None where parameters are numbers within ranges, such as angles. Where `found` is False as well, there is no
-            input that meets the constraint.
-
-    The other attributes are those of `PerturbedResult`, for the worst inputs.
-    """
-
-    similarity: Tensor
-    found: Tensor
-    misinterpreted: Tensor
-    followed_gradients: Tensor
-    gap: Tensor
-    sens_max: Tensor
-    sens_lips: Tensor
-    trace: WorstCaseTrace
-    traced: Tensor = field(metadata={"per_sample": False})
-    plausibility: Tensor | None = None
-    exact: Tensor | None = None
-    drafts: Tensor | None = None
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
-        steps = len(self.trace.evaluations)
-        lines = {}
-        for name, values in (("similarity", self.trace.similarity), ("margin", self.trace.margin)):
-            line = torch.full(
-                (len(self), steps), torch.nan, dtype=torch.float64, device=self.origins.device
-            )
-            if steps:
-                line[self.traced] = values.double()
-            lines[f"trace_{name}"] = line
-        return {
-            **super().tensors(),
-            "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
-            **lines,
-        }
-
-
-@dataclass(frozen=True)
-class WorstCaseTrace:
-    """The best input so far of n samples, after some of the search's evaluations.
-
-    Attributes:
-        evaluations: for each sample so far, `(T,)`.
-        similarity, margin: of the best input, `(n, T)`; NaN where the event does not use it.
-    """
-
-    evaluations: Tensor
-    similarity: Tensor
-    margin: Tensor
 
 
 @metrics.register("worst_case")
@@ -409,7 +331,7 @@ class WorstCase(Metric):
             plausibility=plausibility,
             exact=exact,
             drafts=drafts,
-            trace=_empty_trace(inputs) if outcome is None else _read_trace(event, outcome.trace),
+            trace=make_empty_trace(inputs) if outcome is None else read_trace(event, outcome.trace),
             traced=usable,
         )
 
@@ -491,47 +413,6 @@ class WorstCase(Metric):
         return probe.scatter_to_all(torch.zeros_like(probe.usable(), dtype=torch.bool))
 
 
-class EventObjective(ProbeObjective):
-    """The outcome of an event; keeps the largest sensitivities among all candidates if asked to `track` them."""
-
-    def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:
-        super().__init__(probe)
-        self.event = event
-        self.inputs = inputs
-        self.track = track
-        self.sens_max = torch.full(
-            (len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype
-        )
-        if track:
-            self.sens_max[self.usable] = 0.0
-        self.sens_lips = self.sens_max.clone()
-
-    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
-        """The event's outcome."""
-        measured = self.event.query(self.probe, x, origin, want_distance=self.track)
-        if self.track and measured.distance is not None:
-            # `amax` keeps a NaN, and a map that is not finite has no distance
-            distance = measured.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
-            change = self.probe.perturb(x, origin) - self.inputs[origin]
-            step = change.flatten(1).norm(dim=1)
-            # a candidate that is the clean input itself has no slope
-            slope = torch.where(step > 0, distance / step, 0.0)
-            self.sens_max.scatter_reduce_(0, origin, distance, "amax")
-            self.sens_lips.scatter_reduce_(0, origin, slope.to(self.sens_lips.dtype), "amax")
-        return self.event.outcome(measured)
-
-    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
-        """The dissimilarity or the similarity where the constraint is met, and the way back elsewhere."""
-        if self.event.name == "misclassification":
-            return margin
-        value = self.event.dissimilarity(self.probe.similarity_to(origin, maps))
-        violation = margin
-        # Eq. 6 maximises the similarity where the class has changed, so both signs turn
-        if self.event.name == "changed_class":
-            value, violation = -value, -margin
-        return torch.where(feasible, value, -violation)
-
-
 def _make_rougher(explainer: Explainer, search: DraftSearch) -> Explainer | None:
     """The explainer for drafts; None where the dial has no lower setting, or there is no dial."""
     return explainer.with_dial(search.effort or explainer.draft_share or _USUAL_EFFORT)
@@ -546,24 +427,3 @@ def _charge_drafts(probe: Probe, rough: RoughObjective | None) -> Tensor | None:
     cost = -(-drafts * rough.rows // probe.rows_per_query)
     probe.charge(torch.arange(len(drafts), device=drafts.device), cost)
     return drafts
-
-
-def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
-    """The search's values and violations as similarities and margins."""
-    nan = torch.full_like(trace.value, torch.nan)
-    if event.name == "misclassification":
-        return WorstCaseTrace(trace.evaluations, nan, trace.value)
-    if event.similarity.larger_is_closer == (event.name == "changed_explanation"):
-        sign = -1.0
-    else:
-        sign = 1.0
-    if event.name == "changed_explanation":
-        margin = trace.violation
-    else:
-        margin = -trace.violation
-    return WorstCaseTrace(trace.evaluations, sign * trace.value, margin)
-
-
-def _empty_trace(inputs: Tensor) -> WorstCaseTrace:
-    nothing = torch.zeros((0, 0), device=inputs.device)
-    return WorstCaseTrace(torch.zeros(0, dtype=torch.int64), nothing, nothing)
