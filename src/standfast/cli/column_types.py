@@ -39,8 +39,8 @@ class Encoded(NamedTuple):
 def find_types(estimator: Any, frame: Any, cells: Any, read_rows: ReadRows) -> Types:
     """The types with which the model answers; none where it answers for the table as it is read without types.
 
-    A column whose cells are changed by that, since they look like numbers or like missing cells, is one of texts if an
-    encoder of the model was fitted with these texts, or if the model answers only then.
+    That changes cells which look like numbers or like missing cells. Their column is one of texts if an encoder of the
+    model was fitted with these texts, or if the model answers only then.
 
     Args:
         estimator: fitted.

@@ -3,9 +3,8 @@
 An encoder makes several columns of one: a one-hot code, a number and a mark for missing cells. Which of the user's
 columns an encoded column depends on is found by trying (`trials`), and where no trial changes it, by what the
 transformers of scikit-learn say (`origins`). An attribution of one of the user's columns is the sum of those of its
-encoded columns, if attributions are additive. A sum of Shapley values of encoded columns is one of the game over
-encoded columns, and need not be the Shapley value of the user's column, for which all of its encoded columns join at
-once.
+encoded columns, if attributions are additive. Shapley values are those of the game over encoded columns. Their
+sum need not be the Shapley value of the user's column, for which all of its encoded columns join at once.
 
 What would lose a value is refused: an encoded column that depends on two of the user's, or on other rows of the frame,
 and an attribution of an encoded column that belongs to none.

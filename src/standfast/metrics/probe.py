@@ -90,9 +90,9 @@ class Probe:
     """Queries perturbed copies of P clean inputs, which are called their origins. For use in `Metric.evaluate`.
 
     When a probe is made, it predicts and explains each origin once. An origin is skipped, with a status that says why,
-    where the logits or the explanation are not finite, where the model does not predict the target class, where a text
-    is too short, and where the explanation is constant although a similarity has to compare it. Queries of skipped
-    origins are allowed; what they return does not count.
+    where the logits or the explanation are not finite, where the model does not predict the target class, and where a
+    text is too short. It is also skipped where a similarity has to compare the explanation, and this is constant.
+    Queries of skipped origins are allowed; what they return does not count.
 
     Args:
         call: the model, in a session as it is in `Metric.evaluate`; the explainer; the P origins and their targets.

@@ -219,8 +219,8 @@ def _limit_spikes(means: Array, many: Array, tail: float) -> _Spikes:
 
     Of a feature that matters in one draw of twenty, fifty draws show nothing in one case of thirteen. Then its own
     draws look like any noise, but those of other features in the same map tell what kind of map it is: single draws lie
-    far away, and hardly any half as far. So each feature of which fewer than five draws are far is taken as one that
-    may be as exceptional as the farthest of these draws, in its own usual deviations, and as often as its own draws
+    far away, and hardly any half as far. So where fewer than five draws of a feature are far, the
+    feature may be as exceptional as the farthest of them, in its own usual deviations, and as often as its own draws
     allow. But no feature is taken as one that may lie farther away than any draw of them does: of one that hardly
     varies, any draw is many deviations away. Tails without a gap, such as lognormal ones, are left to the bootstrap.
 

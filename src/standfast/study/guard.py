@@ -1,8 +1,8 @@
 """`Guard`: sees what a job has left behind on a model and in the process, and undoes it.
 
-An explainer of somebody else's may leave a hook, another mode, or other weights on the module, another default type in
-torch, a hook of all modules, or a function of its own in the place of one of torch's, and all later numbers would be
-others. A job itself may change these, if it puts them back.
+An explainer of another package may change what later numbers depend on: the module's hooks, mode or weights, or torch
+itself, such as its default type, the hooks of all modules or one of its functions. A job may change these if it puts
+them back.
 """
 
 from __future__ import annotations

@@ -172,8 +172,8 @@ class Store:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Store the description of the whole study; its jobs are listed under `"jobs"`.
 
-        The sizes of jobs and the answers of models are also added to those of a second file, so that finished jobs are
-        found without the manifest, and after the study was another one for a while.
+        The sizes of jobs and the answers of models are also added to those of a second file. So finished jobs are found
+        without the manifest, and also after the folder had another study for a while.
         """
         if any(manifest.get(part) for part in _REMEMBERED):
             # merged, as the same folder may have had another study in between

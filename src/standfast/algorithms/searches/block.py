@@ -22,8 +22,8 @@ A round also tells what each single change does to the value and to the violatio
 `_choose_changes`), the better half, the better quarter. Combinations trade one block for another, so the search also
 moves along a tight constraint.
 
-In a region of few parameters, such as an angle, the search starts at the best of points that are spread over the
-box, a third of its budget, instead of at a vertex, and all moves serve from the start.
+In a region of few parameters, such as an angle, the search does not start at a vertex. A third of its budget goes to
+points that are spread over the box, it starts at the best of them, and all moves serve from the start.
 
 Blocks are placed where changes have made a difference, and where no block was tried recently (`_Influence`).
 

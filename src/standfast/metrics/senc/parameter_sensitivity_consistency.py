@@ -62,7 +62,7 @@ class ParameterSencResult(SensitivityConsistencyResult):
 
     A sample is also `"degenerate"` if no layer is informative. A layer whose masks do not change the prediction is left
     out, as NaN. Where they change the prediction and not the explanation, or where either is equally sensitive to all
-    groups, rho is 0 and counts, a null of 0 counts as well, and there is no top-1 or top-3 agreement. Without any other
+    groups, rho is 0 and counts. A null of 0 counts as well, and there is no top-1 or top-3 agreement. Without any other
     layer rho has no interval.
 
     `p_value` is Stouffer's combination of the layers', and `masks_used` that of the layer with the fewest.

@@ -134,8 +134,8 @@ class Card:
         unit: what values are measured in, such as "log-odds"; empty where they have no unit, or it is not known.
         measures: what the values are (`Explainer.measures`): of a `"slope"` and a `"direction"` the sign says what
             raising the feature does to the answer, and not what the feature as it is does.
-        unseen: what happens in up to this share of all variations, or of all models, may have happened in none of
-            those that means are made of, and then their intervals do not know of it. NaN where there are no means, or
+        unseen: a share of all variations, or of all models, of which those that means are made of may have none.
+            Intervals of means then do not know what happens in it. NaN where there are no means, or
             nothing but other explainers differs.
     """
 
