@@ -9,6 +9,7 @@ prints the table of today.
 from __future__ import annotations
 
 import ast
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,9 @@ VAGUE = {
     "seen",
 }
 VAGUE |= {"some", "told", "wanted"}
+#: names of the library that a metric's file may import: in the middle one, and in the one with most
+MEDIAN_NAMES = 22
+MOST_NAMES = 39
 #: branches of a function, beyond which it is cut into steps with names
 MOST_BRANCHES = 15
 BRANCHES = (
@@ -71,23 +75,23 @@ CEILINGS: dict[str, Ceiling] = {
     "cli": Ceiling(4.9, 0),
     "data": Ceiling(6.2, 0),
     "evidence": Ceiling(5.9, 0),
-    "explainers": Ceiling(5.9, 0),
+    "explainers": Ceiling(5.8, 0),
     "frames": Ceiling(6.4, 0),
     "integrations": Ceiling(5.3, 0),
-    "metrics": Ceiling(6.0, 11),
+    "metrics": Ceiling(5.8, 0),
     "model": Ceiling(5.2, 0),
-    "neighbourhoods": Ceiling(6.6, 0),
+    "neighbourhoods": Ceiling(6.5, 0),
     "question": Ceiling(5.8, 0),
     "race": Ceiling(5.5, 0),
-    "reason_cards": Ceiling(5.8, 6),
+    "reason_cards": Ceiling(5.7, 0),
     "report": Ceiling(6.0, 0),
-    "results": Ceiling(6.0, 5),
+    "results": Ceiling(6.0, 0),
     "similarity": Ceiling(7.0, 0),
     "statistics": Ceiling(6.7, 0),
     "study": Ceiling(5.8, 0),
-    "tasks": Ceiling(5.8, 0),
+    "tasks": Ceiling(5.7, 0),
     "texts": Ceiling(6.0, 0),
-    "training": Ceiling(6.0, 0),
+    "training": Ceiling(5.9, 0),
     "zoo": Ceiling(5.3, 0),
 }
 #: functions with more branches, and why they are not cut into steps
@@ -165,6 +169,15 @@ def find_locals(function: ast.AST) -> set[str]:
     return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
+def count_library_names(text: str) -> int:
+    """How many names a file imports from the library: what its reader has to know."""
+    names: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("standfast"):
+            names.update((str(node.module), alias.name) for alias in node.names)
+    return len(names)
+
+
 def count_branches(function: ast.AST) -> int:
     total = 1
     for node in ast.walk(function):
@@ -224,6 +237,14 @@ def test_functions_that_branch_often_are_named_with_a_reason() -> None:
     branches = join(list(read_rooms().values())).branches
     often = {function for function, count in branches.items() if count > MOST_BRANCHES}
     assert often - set(REASONS) == set()
+
+
+def test_a_metric_needs_no_more_names_than_it_did() -> None:
+    texts = [file.read_text() for file in (ROOT / "metrics").rglob("*.py")]
+    counts = [count_library_names(text) for text in texts if "@metrics.register(" in text]
+    assert len(counts) > 10
+    assert statistics.median(counts) <= MEDIAN_NAMES
+    assert max(counts) <= MOST_NAMES
 
 
 def test_lists_name_what_is_there() -> None:

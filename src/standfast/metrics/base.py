@@ -117,12 +117,12 @@ class _PresetsApplied(ConfigurationType):
         for f in dataclasses.fields(kind):
             if f.init and not f.kw_only:
                 positional.append(f.name)
-        given = {**dict(zip(positional, values, strict=False)), **options}
-        _check_neighbourhood(kind, given)
+        call_options = {**dict(zip(positional, values, strict=False)), **options}
+        _check_neighbourhood(kind, call_options)
         preset_values = {
             option: value
             for option, value in preset_options(kind, preset).items()
-            if option not in given
+            if option not in call_options
         }
         try:
             metric: T = ConfigurationType.__call__(cls, *values, **options, **preset_values)

@@ -110,8 +110,11 @@ class ReasonCards:
 
     def _format(self, card: Card) -> str:
         """A card as plain text, with what was found that makes its reasons fall."""
-        found = self._describe_falls(card)
-        return format_card(card) + (f"\n{textwrap.fill(found, _WIDTH)}" if found else "")
+        text = format_card(card)
+        falls = self._describe_falls(card)
+        if falls:
+            text += f"\n{textwrap.fill(falls, _WIDTH)}"
+        return text
 
     def _describe_falls(self, card: Card) -> str:
         """The counter-examples of a card, in sentences."""
@@ -128,8 +131,8 @@ class ReasonCards:
             sample: which; the only one by default.
         """
         card = self.card(sample)
-        found = self._describe_falls(card) or None
-        write_card(card, Path(path), counter_example=found, comparison=self._describe_place(card))
+        falls = self._describe_falls(card) or None
+        write_card(card, Path(path), counter_example=falls, comparison=self._describe_place(card))
         return Path(path)
 
     def to_json(self, path: str | Path, sample: int | None = None) -> Path:

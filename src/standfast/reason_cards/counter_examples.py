@@ -98,11 +98,11 @@ class CounterSearch:
         falls: dict[int, Sequence[Fall]] = {}
         missing: list[Card] = []
         for card in with_reasons:
-            known = stored.read(card)
-            if known is None:
+            stored_falls = stored.read(card)
+            if stored_falls is None:
                 missing.append(card)
             else:
-                falls[card.sample] = known
+                falls[card.sample] = stored_falls
         if missing:
             for card, searched in self._search_cards(missing, progress):
                 stored.write(card, searched)
@@ -132,8 +132,8 @@ class CounterSearch:
                 targets = samples.targets[part.rows][rows].to(explained.device)
             with self._showing(part.model, cards_of_part, progress):
                 call = Call(part.model, explainer, explained, targets)
-                found = self._search(call, neighbourhood, cards_of_part)
-            yield from _divide(cards_of_part, explained, found, neighbourhood)
+                falls = self._search(call, neighbourhood, cards_of_part)
+            yield from _divide(cards_of_part, explained, falls, neighbourhood)
 
     @contextlib.contextmanager
     def _showing(self, model: Model, cards: Sequence[Card], progress: bool) -> Iterator[None]:
@@ -167,7 +167,9 @@ class CounterSearch:
         examples: list[CounterExample] = []
         for reason, fall in zip(card.reasons, falls, strict=True):
             changes: Mapping[str, tuple[str, str]] = {}
-            changed = None if fall.changed is None else np.asarray(fall.changed)
+            changed = None
+            if fall.changed is not None:
+                changed = np.asarray(fall.changed)
             if fall.swaps is not None:
                 changes = describe_swaps(fall.swaps, card.names)
             elif changed is not None:
@@ -239,25 +241,28 @@ def _list_reasons(cards: Sequence[Card]) -> list[tuple[int, Reason]]:
 
 
 def _divide(
-    cards: Sequence[Card], clean_inputs: Tensor, found: FoundFalls, neighbourhood: Neighbourhood
+    cards: Sequence[Card],
+    clean_inputs: Tensor,
+    falls_of_reasons: FoundFalls,
+    neighbourhood: Neighbourhood,
 ) -> Iterator[tuple[Card, list[Fall]]]:
     """What was found, for each card.
 
     Args:
         cards: of the reasons.
         clean_inputs: one for each card, `(n, F)`.
-        found: for all reasons of the cards in their order.
+        falls_of_reasons: for all reasons of the cards in their order.
         neighbourhood: that was searched.
     """
     rows = [row for row, _ in _list_reasons(cards)]
-    swaps = neighbourhood.name_swaps(clean_inputs[rows], found.inputs)
+    swaps = neighbourhood.name_swaps(clean_inputs[rows], falls_of_reasons.inputs)
     falls: list[list[Fall]] = [[] for _ in cards]
     for number, row in enumerate(rows):
-        evaluations = int(found.evaluations[number])
+        evaluations = int(falls_of_reasons.evaluations[number])
         fall = Fall(evaluations)
-        if bool(found.found[number]):
+        if bool(falls_of_reasons.found[number]):
             words = None if swaps is None else swaps[number]
-            changed = found.inputs[number].cpu().tolist()
-            fall = Fall(evaluations, changed, bool(found.turned[number]), words)
+            changed = falls_of_reasons.inputs[number].cpu().tolist()
+            fall = Fall(evaluations, changed, bool(falls_of_reasons.turned[number]), words)
         falls[row].append(fall)
     yield from zip(cards, falls, strict=True)

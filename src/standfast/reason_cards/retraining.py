@@ -150,8 +150,8 @@ class Retraining:
             models: that were trained again.
             argument: its name, with a place for the number of the model.
         """
-        for place, trained in enumerate(models):
-            name = argument.format(place)
+        for number, trained in enumerate(models):
+            name = argument.format(number)
             expected = f"a {type(model).__name__}, as the model is"
             check(type(trained) is type(model), name, expected, repr(trained))
             _check_classes(
@@ -275,10 +275,13 @@ def fit_clone(model: Any, rows: Any, labels: Any, seed: int) -> Any:
     >>> fit_clone(model, rows, labels, 1).classes_.tolist()
     ['no', 'yes']
     """
-    known = np.asarray(labels)
-    chosen = _draw_rows(known, hasattr(model, "classes_"), seed)
-    # numbered anew, as steps of a pipeline may join columns by rows' names, which would occur twice
-    drawn_rows = rows.iloc[chosen].reset_index(drop=True) if hasattr(rows, "iloc") else rows[chosen]
+    all_labels = np.asarray(labels)
+    chosen = _draw_rows(all_labels, hasattr(model, "classes_"), seed)
+    if hasattr(rows, "iloc"):
+        # numbered anew, as steps of a pipeline may join columns by rows' names, which would occur twice
+        drawn_rows = rows.iloc[chosen].reset_index(drop=True)
+    else:
+        drawn_rows = rows[chosen]
     try:
         copy = importlib.import_module("sklearn.base").clone(model)
         open_states = {
@@ -286,7 +289,7 @@ def fit_clone(model: Any, rows: Any, labels: Any, seed: int) -> Any:
             for name, value in copy.get_params(deep=True).items()
             if name.rpartition("__")[2] == "random_state" and value is None
         }
-        return copy.set_params(**open_states).fit(drawn_rows, known[chosen])
+        return copy.set_params(**open_states).fit(drawn_rows, all_labels[chosen])
     except Exception as error:  # whatever an estimator of another package raises
         expected = (
             "an estimator whose clone can be fitted on the rows of reference and their labels"

@@ -135,19 +135,21 @@ def use_background(explainer: Explainer, model: Model, rows: Tensor) -> tuple[Ex
     (2, 2)
     """
 
-    def change(option: str, held: object) -> object:
-        return Background(rows) if isinstance(held, Background) else held
+    def change(option: str, value: object) -> object:
+        return Background(rows) if isinstance(value, Background) else value
 
     return change_options(explainer, change), model.with_background_rows(rows)
 
 
 def find_background(explainer: Explainer) -> Background | None:
     """The rows that an explainer, or one within it, has of its own; None without any."""
-    held_values: list[Any] = []
+    values: list[Any] = []
     if dataclasses.is_dataclass(explainer):
-        held_values = [getattr(explainer, option.name) for option in dataclasses.fields(explainer)]
-    for held in held_values:
-        within = find_background(held) if isinstance(held, Explainer) else held
-        if isinstance(within, Background):
-            return within
+        values = [getattr(explainer, option.name) for option in dataclasses.fields(explainer)]
+    for value in values:
+        background = value
+        if isinstance(value, Explainer):
+            background = find_background(value)
+        if isinstance(background, Background):
+            return background
     return None

@@ -166,16 +166,16 @@ def find_falls(
     shrinking = _Shrinking(objective, regions, points, budget - _LAST)
     shrinking.put_back(falling)
     shrinking.move_closer(falling)
-    found = torch.zeros_like(problems, dtype=torch.bool)
-    turned = found.clone()
+    has_fallen = torch.zeros_like(problems, dtype=torch.bool)
+    turned = has_fallen.clone()
     changed = inputs[sought.rows].clone()
     if len(falling):
         outcome, maps = objective.explain(shrinking.points[falling], falling)
-        found[falling] = _has_fallen(outcome)
+        has_fallen[falling] = _has_fallen(outcome)
         turned[falling] = _are_turned(sought, maps, falling)
         perturbed = region.perturb(shrinking.points[falling], sought.rows[falling])
-        changed[falling] = torch.where(found[falling][:, None], perturbed, changed[falling])
-    return FoundFalls(found, changed, turned, objective.evaluations)
+        changed[falling] = torch.where(has_fallen[falling][:, None], perturbed, changed[falling])
+    return FoundFalls(has_fallen, changed, turned, objective.evaluations)
 
 
 def _are_turned(sought: SoughtFalls, maps: Tensor, problem: Tensor) -> Tensor:

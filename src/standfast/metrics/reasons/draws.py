@@ -97,15 +97,14 @@ def draw_settings(
         numbers: of the draws.
         model: its number, of `number_model`.
     """
-    which = sum(2**place for place, source in enumerate(SOURCES) if source in varied)
+    is_on = [source in varied for source in SOURCES]
+    # each set of sources has a number of its own, so that no two sets share their draws
+    number_of_set = sum(2**bit for bit, on in enumerate(is_on) if on)
     settings: list[Setting] = []
     for number in numbers:
-        generator = np.random.default_rng([seed % 2**63, model, which, number])
-        drawn = generator.integers(1, _LARGEST_SEED, size=len(SOURCES)).tolist()
-        is_on = [source in varied for source in SOURCES]
-        settings.append(
-            Setting(*(value if on else 0 for value, on in zip(drawn, is_on, strict=True)))
-        )
+        generator = np.random.default_rng([seed % 2**63, model, number_of_set, number])
+        seeds = generator.integers(1, _LARGEST_SEED, size=len(SOURCES)).tolist()
+        settings.append(Setting(*(seed * on for seed, on in zip(seeds, is_on, strict=True))))
     return settings
 
 
@@ -133,12 +132,13 @@ class _Copies(NamedTuple):
     inputs: Tensor
     points: Tensor | None
 
-    def select(self, places: Sequence[int]) -> _Copies:
+    def select(self, draws: Sequence[int]) -> _Copies:
         """Those of some draws, by number."""
-        numbers = list(places)
-        return _Copies(
-            self.inputs[:, numbers], None if self.points is None else self.points[:, numbers]
-        )
+        numbers = list(draws)
+        points = None
+        if self.points is not None:
+            points = self.points[:, numbers]
+        return _Copies(self.inputs[:, numbers], points)
 
 
 class Draws:
@@ -154,7 +154,9 @@ class Draws:
     """
 
     def __init__(self, call: Call, probe: Probe, region: Region | None) -> None:
-        self._call, self._probe, self._region = call, probe, region
+        self._call = call
+        self._probe = probe
+        self._region = region
         self._fixed = call.explainer.fixed_part(call.inputs)
         self.varied: dict[Source, Tensor] = {}
 
@@ -179,7 +181,8 @@ class Draws:
 
     def _has_background(self, rows: Tensor) -> Tensor:
         """Whether another background changes the map of each of these origins, bool `(n,)`."""
-        explainer, model = self._call.explainer, self._call.model
+        explainer = self._call.explainer
+        model = self._call.model
         changes = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
         if model.reference is None and redraw_background(explainer, 1) is explainer:
             return changes
@@ -196,20 +199,25 @@ class Draws:
             settings: of S draws. Those that differ in the changed inputs alone are explained together.
         """
         copies = self._make_copies(rows, settings)
-        together: dict[tuple[int, int], list[int]] = {}
-        for place, setting in enumerate(settings):
-            together.setdefault((setting.seed, setting.background), []).append(place)
-        variants = [vary(self._call.explainer, self._call.model, *pair) for pair in together]
+        # the draws that are explained together, by number: those with one seed and one background
+        draws_of_variants: dict[tuple[int, int], list[int]] = {}
+        for draw, setting in enumerate(settings):
+            draws_of_variants.setdefault((setting.seed, setting.background), []).append(draw)
+        variants = [
+            vary(self._call.explainer, self._call.model, seed, background)
+            for seed, background in draws_of_variants
+        ]
         maps: list[Tensor] = [torch.empty(0)] * len(settings)
         kept: list[Tensor] = [torch.empty(0)] * len(settings)
         with self._preparing(copies, variants):
-            for (explainer, model), (seed, _), places in zip(
-                variants, together, together.values(), strict=True
+            for variant, ((seed, _), draws) in zip(
+                variants, draws_of_variants.items(), strict=True
             ):
                 with seed_generators(seed, self._call.inputs.device):
-                    drawn = self._explain_copies(explainer, model, rows, copies.select(places))
-                for number, place in enumerate(places):
-                    maps[place], kept[place] = drawn.maps[:, number], drawn.kept[:, number]
+                    drawn = self._explain_copies(*variant, rows, copies.select(draws))
+                for number, draw in enumerate(draws):
+                    maps[draw] = drawn.maps[:, number]
+                    kept[draw] = drawn.kept[:, number]
         return Drawn(torch.stack(maps, 1), torch.stack(kept, 1))
 
     def _preparing(
@@ -244,17 +252,22 @@ class Draws:
         self, explainer: Explainer, model: Model, rows: Tensor, copies: _Copies
     ) -> Drawn:
         """Explain the copies of the origins with these numbers `(n,)`."""
-        region, count = self._region, copies.inputs.shape[1]
+        region = self._region
+        count = copies.inputs.shape[1]
         origin = rows.repeat_interleave(count)
-        flat_points = None if copies.points is None else copies.points.flatten(0, 1)
         targets = self._probe.targets[origin]
-        fixed = None if self._fixed is None or flat_points is None else self._fixed[origin]
+        flat_points = None
+        fixed = None
+        if copies.points is not None:
+            flat_points = copies.points.flatten(0, 1)
+            if self._fixed is not None:
+                fixed = self._fixed[origin]
         maps, logits = explainer.attribute_all(model, copies.inputs.flatten(0, 1), targets, fixed)
         margin = measure_margin(model.task, logits, targets)
         finite = maps.flatten(1).isfinite().all(1) & logits.flatten(1).isfinite().all(1)
         if flat_points is not None and region is not None and region.aligns:
-            maps, seen = region.align_maps(maps, flat_points, origin)
-            maps = torch.where(seen, maps, 0.0)
+            maps, visible = region.align_maps(maps, flat_points, origin)
+            maps = torch.where(visible, maps, 0.0)
         constant = maps.flatten(1).amax(1) == maps.flatten(1).amin(1)
         self._probe.count(origin, constant & finite, ~finite)
         shown = torch.where(finite.reshape(-1, *[1] * (maps.ndim - 1)), maps, torch.nan)
@@ -310,7 +323,8 @@ def list_possible(explainer: Explainer, model: Model, is_measured: bool) -> tupl
 
 def _differ(maps: Tensor, others: Tensor) -> Tensor:
     """Whether maps `(n, ...)` differ by more than rounding, bool `(n,)`."""
-    flat, other = maps.flatten(1), others.flatten(1)
+    flat = maps.flatten(1)
+    other = others.flatten(1)
     slack = ROUNDING * other.abs().amax(1, keepdim=True)
     return ((flat - other).abs() > slack).any(1) | ~flat.isfinite().all(1)
 
@@ -342,9 +356,9 @@ def reseed(explainer: Explainer, seed: int) -> Explainer:
     6
     """
 
-    def change(option: str, held: object) -> object:
-        is_seed = option == "seed" and type(held) is int
-        return held + seed if is_seed else held  # type: ignore[operator]
+    def change(option: str, value: object) -> object:
+        is_seed = option == "seed" and type(value) is int
+        return value + seed if is_seed else value  # type: ignore[operator]
 
     return change_options(explainer, change)
 
@@ -359,10 +373,10 @@ def redraw_background(explainer: Explainer, seed: int) -> Explainer:
     (3, 2)
     """
 
-    def change(option: str, held: object) -> object:
-        if not isinstance(held, Background):
-            return held
-        return Background(held.inputs[resample(len(held), seed)])
+    def change(option: str, value: object) -> object:
+        if not isinstance(value, Background):
+            return value
+        return Background(value.inputs[resample(len(value), seed)])
 
     return change_options(explainer, change)
 
@@ -379,12 +393,12 @@ def change_options(explainer: Explainer, change: Callable[[str, object], object]
     if dataclasses.is_dataclass(explainer):
         options = dataclasses.fields(explainer)
     for option in options:
-        held = getattr(explainer, option.name)
-        changed = (
-            change_options(held, change)
-            if isinstance(held, Explainer)
-            else change(option.name, held)
-        )
-        if changed is not held:
+        value = getattr(explainer, option.name)
+        changed: object
+        if isinstance(value, Explainer):
+            changed = change_options(value, change)
+        else:
+            changed = change(option.name, value)
+        if changed is not value:
             changes[option.name] = changed
     return dataclasses.replace(explainer, **changes) if changes else explainer  # type: ignore[type-var]

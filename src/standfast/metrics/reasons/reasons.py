@@ -187,10 +187,9 @@ class Reasons(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
-        signed, other_signed = (
-            sign_first(sum_channels(each), top, self.speaking, each.ndim > 2)
-            for each in (maps, others)
-        )
+        shares_places = maps.ndim > 2
+        signed = sign_first(sum_channels(maps), top, self.speaking, shares_places)
+        other_signed = sign_first(sum_channels(others), top, self.speaking, shares_places)
         if top <= MOST_DECIDED:
             return (signed == other_signed).all(1).double()
         reasons = signed != 0

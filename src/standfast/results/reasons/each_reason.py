@@ -86,10 +86,10 @@ def _count_at_looks(
 
 def _find_limits(all_draws: AllDraws, named: NamedReasons) -> tuple[Array, Array] | None:
     """The limits of all looks at the draws of the given explainer; None where others count, or none are stored."""
-    given = all_draws.given
-    if all_draws.others or given.low is None or given.high is None:
+    of_explainer = all_draws.given
+    if all_draws.others or of_explainer.low is None or of_explainer.high is None:
         return None
-    return given.low[named.order], given.high[named.order]
+    return of_explainer.low[named.order], of_explainer.high[named.order]
 
 
 def list_shown(named: NamedReasons, shares: Array, wanted: Wanted) -> list[int]:
@@ -129,14 +129,14 @@ class ReasonBuilder:
         if not self.shown:
             return []
         numbers = list(self.shown)
-        places = _find_places(self.wanted.measure_sizes(self.given.origin))
+        ranks = _find_places(self.wanted.measure_sizes(self.given.origin))
         means = self._estimate_means(numbers)
         ranges = self._find_ranges(numbers)
         reasons: list[Reason] = []
         for position, number in enumerate(numbers):
-            name, words = (
-                self.names[number] if number < len(self.names) else (f"feature {number}",) * 2
-            )
+            name = words = f"feature {number}"
+            if number < len(self.names):
+                name, words = self.names[number]
             decision = decisions.get(number)
             low, high = self._bound(number, decision)
             reasons.append(
@@ -150,7 +150,7 @@ class ReasonBuilder:
                     high=float(means.high[position]),
                     range_low=float(ranges[0, position]),
                     range_high=float(ranges[1, position]),
-                    place=int(places[number]),
+                    place=int(ranks[number]),
                     probability=float(self.shares[number]),
                     probability_low=low,
                     probability_high=high,

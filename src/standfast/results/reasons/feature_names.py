@@ -41,9 +41,10 @@ def name_features(
         return FeatureNames(tuple((word, word) for word in words))
     names = list(view.features) or [f"feature {number}" for number in range(len(values))]
     columns: dict[str, str] = {}
-    for place, (name, number) in enumerate(zip(names, values.tolist(), strict=True)):
-        column = view.columns[place] if place < len(view.columns) else None
-        words_of_cell = describe_cell(column, number) if column is not None else ""
+    for feature, (name, number) in enumerate(zip(names, values.tolist(), strict=True)):
+        words_of_cell = ""
+        if feature < len(view.columns):
+            words_of_cell = describe_cell(view.columns[feature], number)
         columns[name] = add_unit(words_of_cell or format_value(number), units.get(name, ""))
     return FeatureNames(tuple((name, f"{name} {cell}") for name, cell in columns.items()), columns)
 
@@ -56,11 +57,11 @@ def check_units(units: object, names: Sequence[str]) -> None:
     check(is_text, "units", "texts by names of columns, such as {'income': 'EUR'}", repr(units))
     assert isinstance(units, Mapping)
     unknown = [str(name) for name in units if name not in names]
-    known = (
-        f"columns of {', '.join(names)}" if names else "none, as these inputs have no named columns"
-    )
+    expected = "none, as these inputs have no named columns"
+    if names:
+        expected = f"columns of {', '.join(names)}"
     near = suggest_name(unknown[0], names) if unknown else ""
-    check(not unknown, "units", known, f"{', '.join(unknown)}{near}")
+    check(not unknown, "units", expected, f"{', '.join(unknown)}{near}")
 
 
 def format_value(number: float) -> str:

@@ -19,19 +19,19 @@ def find_held(tally: Tally, hits: Array, wanted: Wanted, named: NamedReasons) ->
         wanted: what is asked for.
         named: the reasons.
     """
-    held = np.zeros(len(named.signs), dtype=bool)
+    holds = np.zeros(len(named.signs), dtype=bool)
     drawn = tally.draws > 0
     if not drawn.any():
-        return held
+        return holds
     hits_of_reasons = hits[named.order][:, drawn]
     draws_of_models = tally.draws[drawn]
     if tally.is_all:  # nothing is uncertain
-        held[named.order] = hits_of_reasons.sum(1) >= wanted.demand * draws_of_models.sum()
-        return held
+        holds[named.order] = hits_of_reasons.sum(1) >= wanted.demand * draws_of_models.sum()
+        return holds
     draws = int(draws_of_models[0])
     counted = hits_of_reasons[:, 0]
     if tally.is_clustered:
         draws = len(draws_of_models)
         counted = (hits_of_reasons >= draws_of_models).sum(1)
-    held[named.order] = find_holding(counted, draws, wanted.demand)
-    return held
+    holds[named.order] = find_holding(counted, draws, wanted.demand)
+    return holds
