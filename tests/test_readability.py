@@ -37,7 +37,7 @@ VAGUE = {
 VAGUE |= {"some", "told", "wanted"}
 #: names of the library that a metric's file may import: in the middle one, and in the one with most
 MEDIAN_NAMES = 22
-MOST_NAMES = 39
+MOST_NAMES = 40
 #: branches of a function, beyond which it is cut into steps with names
 MOST_BRANCHES = 15
 BRANCHES = (

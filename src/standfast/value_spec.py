@@ -6,9 +6,10 @@ So results are read without the metric: nothing here imports metrics, and nothin
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -74,6 +75,13 @@ class CommonShare:
         is_complete = {"share", "drop", "title", "axis"} <= set(values)
         check(are_texts and is_complete, "common_share in the manifest", expected, repr(stored))
         return cls(**values)
+
+    def name_scores(self, names: Mapping[str, str]) -> CommonShare:
+        """The same with what scores are called in place of `{own}`, `{logit}` and so on, in each text."""
+        texts = {}
+        for name in ("title", "axis", "caution"):
+            texts[name] = _fill_in(getattr(self, name), names)
+        return dataclasses.replace(self, **texts)
 
 
 @dataclass(frozen=True)
@@ -209,10 +217,13 @@ class ValueSpec:
         >>> ValueSpec("Fall of {own}", "fall", "higher").name_scores(own="the dose").title
         'Fall of the dose'
         """
+        texts = {}
+        for name in ("title", "axis", "good", "empty", "caution"):
+            texts[name] = _fill_in(getattr(self, name), names)
         common_share = self.common_share
         if common_share is not None:
-            common_share = _name_scores(common_share, names)
-        return dataclasses.replace(_name_scores(self, names), common_share=common_share)
+            common_share = common_share.name_scores(names)
+        return dataclasses.replace(self, **texts, common_share=common_share)  # type: ignore[arg-type]
 
     @property
     def log_probability(self) -> bool:
@@ -303,19 +314,9 @@ class ValueSpec:
         return read_flags(frame, self.censored)
 
 
-_Texts = TypeVar("_Texts", CommonShare, ValueSpec)
-
-
-def _name_scores(texts: _Texts, names: Mapping[str, str]) -> _Texts:
-    """A dataclass with names in place of `{...}` in its texts."""
-    changed: dict[str, Any] = {}
-    for field in dataclasses.fields(texts):
-        text = getattr(texts, field.name)
-        if isinstance(text, str):
-            for score, name in names.items():
-                text = text.replace("{" + score + "}", name)
-            changed[field.name] = text
-    return dataclasses.replace(texts, **changed)
+def _fill_in(text: str, names: Mapping[str, str]) -> str:
+    """A text with names in place of `{...}`; braces around other words stay."""
+    return re.sub(r"\{(\w+)\}", lambda match: names.get(match[1], match[0]), text)
 
 
 def _select_fields(

@@ -17,6 +17,8 @@ from torch import Tensor
 import standfast
 from conftest import small_net
 from standfast.metrics import Call, Cost, Metric, Probe, Result, ValueSpec
+from standfast.metrics.base import has_neighbourhood
+from standfast.metrics.base import metrics as registered
 from standfast.metrics.result import COMMON_COLUMNS
 from standfast.tasks import TaskWords
 
@@ -122,6 +124,34 @@ def test_a_metric_whose_options_decide_which_value_is_better_declares_no_directi
     assert described["direction"] == "higher"
 
 
+def test_a_reading_of_an_unknown_form_is_an_error_that_names_it() -> None:
+    def read(own: type, options: object, task: object = None) -> ValueSpec:
+        return SPEC
+
+    with pytest.raises(
+        standfast.ArgumentError, match=r"Mine.value_spec: expected .*\(cls, options"
+    ):
+        make_metric(value_spec=classmethod(read))
+    kind = make_metric(value_spec=classmethod(lambda own, options: {"title": "drop"}))
+    with pytest.raises(standfast.ArgumentError, match="Mine.value_spec: expected a ValueSpec"):
+        _ = kind().direction
+    above = make_metric(
+        value_spec=classmethod(lambda own, options: Metric.value_spec.__func__(own, {}))
+    )  # type: ignore[attr-defined]
+    with pytest.raises(standfast.ArgumentError, match="Mine.direction: expected .*, got nothing"):
+        _ = above().direction
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [registered[name] for name in registered if has_neighbourhood(name, required=True)],
+)
+def test_a_neighbourhood_that_is_needed_is_not_none(kind: type[Metric]) -> None:
+    example = kind.example()
+    with pytest.raises(standfast.ArgumentError, match="^neighbourhood: expected .* got NoneType"):
+        dataclasses.replace(example, **{kind.neighbourhood_option: None})  # type: ignore[arg-type]
+
+
 def test_a_metric_that_declares_nothing_is_read_by_its_name_and_direction() -> None:
     kind = make_metric(name="my_metric", direction="lower")
     assert kind.value_spec({}) == ValueSpec("My metric", "my metric", "lower")
@@ -169,7 +199,7 @@ def test_an_impossible_value_spec_names_the_attribute(attribute: str, value: obj
 
 
 def test_a_reading_that_contradicts_the_metric_is_an_error_before_a_study_runs() -> None:
-    def read(own: type, options: object, task: object = None) -> object:
+    def read(own: type, options: object) -> object:
         return dataclasses.replace(SPEC, direction="higher")
 
     kind = make_metric(direction="lower", value_spec=classmethod(read))

@@ -29,9 +29,7 @@ from standfast.metrics.probe import Call, Measurement, Probe
 from standfast.metrics.reasons.reasons import Reasons
 from standfast.metrics.reasons.reasons_result import ReasonsResult
 from standfast.metrics.result import Result
-from standfast.metrics.safari.misinterpretation_probability import (
-    MisinterpretationProbability,
-)
+from standfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability
 from standfast.metrics.safari.probability_result import ProbabilityResult
 from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
 from standfast.metrics.safari.worst_case import WorstCase

@@ -117,12 +117,11 @@ class _PresetsApplied(ConfigurationType):
         for f in dataclasses.fields(kind):
             if f.init and not f.kw_only:
                 positional.append(f.name)
-        call_options = {**dict(zip(positional, values, strict=False)), **options}
-        _check_neighbourhood(kind, call_options)
+        given_options = {*positional[: len(values)], *options}
         preset_values = {
             option: value
             for option, value in preset_options(kind, preset).items()
-            if option not in call_options
+            if option not in given_options
         }
         try:
             metric: T = ConfigurationType.__call__(cls, *values, **options, **preset_values)
@@ -137,26 +136,23 @@ class _PresetsApplied(ConfigurationType):
             sets = ", ".join(f"{option}={value!r}" for option, value in wrong.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
             raise ArgumentError(error.argument, error.expected, got) from error
-        _check_no_neighbourhood(metric)
+        _check_neighbourhoods(metric)
         return metric
 
 
-def _check_neighbourhood(kind: type[Metric], given: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` if the option that holds the neighbourhood is given something else."""
-    neighbourhood = given.get(kind.neighbourhood_option)
-    if neighbourhood is not None:
-        check_neighbourhood(neighbourhood, kind.neighbourhood_option)
+def _check_neighbourhoods(metric: Any) -> None:
+    """Raise `ArgumentError` if a metric lacks a neighbourhood, or has one of which its class says nothing.
 
-
-def _check_no_neighbourhood(metric: Any) -> None:
-    """Raise `ArgumentError` if a metric has a neighbourhood of which its class says nothing.
-
-    Nothing would fit it to a data frame, or check it against the inputs.
+    Nothing would fit such a one to a data frame, or check it against the inputs.
     """
     kind = type(metric)
-    if kind.neighbourhood_option:
-        return
     options = {option.name: getattr(metric, option.name) for option in dataclasses.fields(metric)}
+    declared = kind.neighbourhood_option
+    if declared:
+        may_be_missing = not has_neighbourhood(kind, required=True)
+        if options[declared] is not None or not may_be_missing:
+            check_neighbourhood(options[declared], declared)
+        return
     for name, value in options.items():
         expected = f"{name!r}, as this option holds a neighbourhood"
         argument = f"{kind.__qualname__}.neighbourhood_option"
@@ -279,6 +275,10 @@ class Metric(metaclass=_PresetsApplied):
         arguments = list(inspect.signature(cls.evaluate).parameters)
         expected = "the arguments (self, call)"
         check(len(arguments) == 2, f"{title}.evaluate", expected, ", ".join(arguments))
+        arguments = list(inspect.signature(cls.value_spec).parameters)
+        expected = "the arguments (cls, options); {own}, {logit} and {probability} in its texts are words of the task"
+        got = ", ".join(["cls", *arguments])
+        check(len(arguments) == 1, f"{title}.value_spec", expected, got)
         cls._check_direction(title)
 
     @classmethod
@@ -311,7 +311,14 @@ class Metric(metaclass=_PresetsApplied):
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """`direction`, given the options as `options()` has them; what `value_spec` says if the class says nothing."""
         if cls.direction is Metric.direction:
-            return cls.value_spec(options).direction
+            spec = cls.value_spec(options)
+            check(
+                isinstance(spec, ValueSpec),
+                f"{cls.__qualname__}.value_spec",
+                "a ValueSpec",
+                repr(spec),
+            )
+            return spec.direction
         return cls.direction  # type: ignore[return-value]  # the class's own attribute, not the property
 
     @classmethod
@@ -324,7 +331,18 @@ class Metric(metaclass=_PresetsApplied):
         Args:
             options: as `options()` has them. Those of stored results may be fewer than the metric has today.
         """
-        return cls.values or ValueSpec.named(cls.name, cls.direction_of(options))
+        if cls.values is not None:
+            return cls.values
+        declares_nothing = cls.direction is Metric.direction
+        inherits = cls.direction_of.__func__ is Metric.direction_of.__func__  # type: ignore[attr-defined]
+        expected = "'higher' or 'lower' (which value is better) or None"
+        check(
+            not (declares_nothing and inherits),
+            f"{cls.__qualname__}.direction",
+            expected,
+            "nothing",
+        )
+        return ValueSpec.named(cls.name, cls.direction_of(options))
 
     def describe_values(self, task: TaskWords = CLASS_WORDS) -> dict[str, Any]:
         """What a manifest says of the numbers, so that they are read where the metric is not installed.

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ from standfast.metrics.c_eval.fixed_distortion import (
 from standfast.metrics.c_eval.fixed_features import mark_free
 from standfast.metrics.probe import Call
 from standfast.records import Fraction
-from standfast.value_spec import Direction, ValueSpec
+from standfast.value_spec import ValueSpec
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,6 @@ class CEval(DistortionMetric):
 
     name = "c_eval"
     controls = True
-    direction: ClassVar[Direction] = "higher"
     presets = {"quick": {"attack": QUICK}, "paper": {"attack": "iga"}}
 
     fraction: Fraction = 0.1

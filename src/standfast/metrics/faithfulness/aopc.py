@@ -45,9 +45,7 @@ from standfast.metrics.replaced_copies import (
 )
 from standfast.metrics.result import Result
 from standfast.records import Count
-from standfast.segments import (
-    segment,
-)
+from standfast.segments import segment
 from standfast.tasks import Scale, measure_score
 from standfast.tensors import hashed_uniform
 from standfast.value_spec import ValueSpec

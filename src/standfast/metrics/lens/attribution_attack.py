@@ -9,7 +9,8 @@ the apparent fragility was such a shift.
 
 Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), Sec. 3
 and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).
-We depart from them in two things. Where a point has left the class, the next step leads back instead of on. And
+We depart from them in two things. Where a point has left the class, the next step leads back instead of on (see
+`attack_objective`, also for the authors' protocol). And
 gradients are those of the network with softplus of sharpness `beta` for ReLU, while every point is evaluated on the
 network itself. Which sharpness is better depends on explainer and data, so by default the starts share two of them.
 
@@ -41,8 +42,8 @@ from standfast.errors import check
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Metric, PartOf, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
+from standfast.metrics.lens.attack_objective import AttackObjective
 from standfast.metrics.lens.attack_result import AttributionAttackResult
-from standfast.metrics.lens.attack_search import AttackObjective
 from standfast.metrics.lens.attribution_objectives import (
     BLIND,
     AttributionObjective,
@@ -54,7 +55,7 @@ from standfast.metrics.probe import Call, Probe
 from standfast.metrics.probe_objective import reevaluate_found
 from standfast.model import module_name
 from standfast.needs import Needs
-from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation
+from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from standfast.records import Count, CountFromZero, CountOrFraction, Positive, set_fields
 from standfast.similarity import (
     Similarity,
@@ -155,13 +156,14 @@ class AttributionAttack(Metric):
     protocol: Protocol = "paper"
 
     def __post_init__(self) -> None:
-        fits = isinstance(self.neighbourhood, LinfBall | Transformation)
+        check_neighbourhood(self.neighbourhood)
+        has_steps = isinstance(self.neighbourhood, LinfBall | Transformation)
         words = "a LinfBall or a transformation, since steps follow signs of gradients"
-        check(fits, "neighbourhood", words, self.neighbourhood)
+        check(has_steps, "neighbourhood", words, self.neighbourhood)
         get_attack(self.attack)
-        fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
+        is_length = self.step is None or isinstance(self.neighbourhood, LinfBall)
         check(
-            fits,
+            is_length,
             "step",
             "None for a transformation, each of whose parameters has a range of its own",
             self.step,
@@ -204,17 +206,17 @@ class AttributionAttack(Metric):
     def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
         """The first similarity, of the samples whose class was kept: similar explanations are better."""
         similarity = name_first_similarity(options)
-        is_similarity = larger_is_closer({"similarity": similarity})
+        close_is_larger = larger_is_closer({"similarity": similarity})
         return ValueSpec(
             f"{similarity} after the attack",
             similarity,
-            "higher" if is_similarity else "lower",
+            "higher" if close_is_larger else "lower",
             decimals=3,
             only=("label_kept",),
             caution="A stronger attack may reach a worse value.",
             good="more robust",
             empty="for which no input with the same answer was found",
-            same=1.0 if is_similarity else 0.0,
+            same=1.0 if close_is_larger else 0.0,
         )
 
     @classmethod

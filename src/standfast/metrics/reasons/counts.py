@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.metrics.reasons.draws import (
-    Drawn,
-)
+from standfast.metrics.reasons.draws import Drawn
 from standfast.metrics.reasons.places import (
     Speaking,
     measure_sizes,

@@ -104,7 +104,7 @@ def draw_settings(
     for number in numbers:
         generator = np.random.default_rng([seed % 2**63, model, number_of_set, number])
         seeds = generator.integers(1, _LARGEST_SEED, size=len(SOURCES)).tolist()
-        settings.append(Setting(*(seed * on for seed, on in zip(seeds, is_on, strict=True))))
+        settings.append(Setting(*(drawn * on for drawn, on in zip(seeds, is_on, strict=True))))
     return settings
 
 

@@ -44,7 +44,7 @@ from standfast.explainers import Explainer, InputCopy
 from standfast.metrics.base import Cost, Metric, PartOf, metrics
 from standfast.metrics.kept_class import KeptClass
 from standfast.metrics.probe import Call, Explain, Probe
-from standfast.metrics.safari.event_search import EventObjective
+from standfast.metrics.safari.event_objective import EventObjective
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.metrics.safari.probability_result import ProbabilityResult
 from standfast.model import Output

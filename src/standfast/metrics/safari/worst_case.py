@@ -6,7 +6,8 @@ Problem, for `changed_explanation` (SAFARI, Eq. 5) and `changed_class` (Eq. 6), 
 
 over x' in the neighbourhood of x; `misclassification` maximises J. Source: Huang et al., "SAFARI: Versatile and
 Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 4 and App. 8.3. We depart from it in the
-default search (`auto`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
+default search (`auto`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`, and
+`event_objective` for what the search climbs).
 
 The result of a search is not trusted: it is projected into the neighbourhood and re-evaluated before it is reported.
 
@@ -43,7 +44,7 @@ from standfast.metrics.probe_objective import (
     RoughObjective,
     reevaluate_found,
 )
-from standfast.metrics.safari.event_search import EventObjective
+from standfast.metrics.safari.event_objective import EventObjective
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.metrics.safari.worst_case_result import WorstCaseResult, make_empty_trace, read_trace
 from standfast.model import Output
@@ -133,7 +134,7 @@ class WorstCase(Metric):
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any]) -> ValueSpec:
-        """What was searched for, of the samples where it was found."""
+        """What was searched for, of the samples where it was found; the event decides which value is better."""
         event = options.get("event")
         if event == "misclassification":
             # a margin says nothing about an explainer

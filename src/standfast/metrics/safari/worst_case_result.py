@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import Trace
-from standfast.metrics.probe_objective import (
-    PerturbedResult,
-)
+from standfast.metrics.probe_objective import PerturbedResult
 from standfast.metrics.safari.events import Event
 
 
@@ -109,5 +107,6 @@ def read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
 
 
 def make_empty_trace(inputs: Tensor) -> WorstCaseTrace:
+    """The trace where no sample was searched."""
     nothing = torch.zeros((0, 0), device=inputs.device)
     return WorstCaseTrace(torch.zeros(0, dtype=torch.int64), nothing, nothing)

@@ -7,9 +7,7 @@ from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome
 from standfast.metrics.probe import Probe
-from standfast.metrics.probe_objective import (
-    ProbeObjective,
-)
+from standfast.metrics.probe_objective import ProbeObjective
 from standfast.metrics.safari.events import Event
 
 

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.base import Outcome
-from standfast.metrics.lens.attribution_objectives import (
-    GuidedObjective,
-)
+from standfast.metrics.lens.attribution_objectives import GuidedObjective
 from standfast.metrics.probe import Probe, score_kept_class
 from standfast.metrics.probe_objective import ProbeObjective
 from standfast.model import ROW_ALIGNMENT
