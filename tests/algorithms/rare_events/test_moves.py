@@ -143,9 +143,7 @@ def test_a_symmetric_event_of_one_feature() -> None:
     def score(x: Tensor) -> Tensor:
         return x.flatten(1)[:, 7].double().abs() - 1 + 1e-4
 
-    found = SubsetSimulation(200, first=4).run(
-        score, repeat_prior(prior, 25), generator=generator
-    )
+    found = SubsetSimulation(200, first=4).run(score, repeat_prior(prior, 25), generator=generator)
     truth = math.log(1e-4)
     errors = found.log_probability - truth
     low, high = found.interval().unbind(1)
