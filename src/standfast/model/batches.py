@@ -160,7 +160,7 @@ def count_fitting(bytes_of_row: int, device: torch.device, kind: Kind) -> int:
 
 
 class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of everything that is computed inside, where compiled modules are to run as they were written."""
+    """Counts the bytes of what is computed inside, where compiled modules are to run as they were written."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -188,7 +188,7 @@ def test_a_random_walk_is_at_most_as_wide_as_its_box(width: float) -> None:
 
 
 def test_a_random_walk_wider_than_its_box_goes_on() -> None:
-    """At levels that keep nine in ten, sizes grow without end and no step is accepted, unless there is a largest one."""
+    """At levels that keep nine in ten, sizes would grow until they are infinite, and no step would be accepted."""
     corners = torch.tensor([[[0.0, 0.0, 0.5], [1.0, 1.0, 0.5]]], dtype=torch.float64)
     lower, upper = corners.unbind(1)  # the last feature is fixed
     prior = Region(centre=(lower + upper) / 2, lower=lower, upper=upper)
