@@ -179,7 +179,7 @@ class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 # not in the class: torch wraps what stands there, and its wrapper imports the compiler, which takes a second
-CountBytes.__torch_dispatch__ = CountBytes.count  # type: ignore[method-assign]
+CountBytes.__torch_dispatch__ = CountBytes.count  # type: ignore[assignment, method-assign]
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
