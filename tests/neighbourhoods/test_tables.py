@@ -263,7 +263,7 @@ def test_metrics_find_rows_that_keep_the_rules() -> None:
     found = worst(model, "saliency", rows)
     check_rules(rows, found.inputs)
     rare = standfast.metrics.MisinterpretationProbability(
-        table, event="changed_explanation", similarity="pearson", threshold=0.99, particles=32
+        table, event="changed_explanation", similarity="pearson", threshold=0.99, particles=10
     )
     assert set(rare(model, "saliency", rows).status) <= {"ok", "degenerate"}
     plausible = table.measure_plausibility(rows, found.inputs)

@@ -150,7 +150,7 @@ few_values = st.integers(2, 24).flatmap(
 
 
 @given(few_values)
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 def test_ranks_with_many_ties(maps):
     a, b = torch.from_numpy(maps[:1].copy()), torch.from_numpy(maps[1:].copy())
     if sim.is_degenerate(a) | sim.is_degenerate(b):
@@ -486,7 +486,8 @@ def test_row_sum_has_the_same_bits_in_numpy_and_torch():
         gradient = torch.autograd.grad(both[1].sum(), leaf)[0]
         assert torch.equal(gradient, torch.ones_like(x))
         # summed by torch
-        large = x.expand(rows._CACHED_ELEMENTS // 5 + 1, 5, features).reshape(-1, features)
+        copies = rows._CACHED_ELEMENTS // x.numel() + 1
+        large = x.expand(copies, 5, features).reshape(-1, features)
         assert torch.equal(rows.row_sum(large)[-3:], both[0][-3:])
 
 
@@ -574,9 +575,10 @@ def test_gradients_of_a_prepared_reference():
 )
 @pytest.mark.parametrize("shape", [(1, 2, 7, 8), (2, 1, 11), (2, 9)])
 def test_gradients(name, shape):
+    """Along random directions, which takes two calls instead of two for each pixel."""
     a, b = (m.requires_grad_() for m in pair(*shape))
-    assert torch.autograd.gradcheck(sim.get(name), (a, b))
-    assert torch.autograd.gradcheck(sim.get(name), (a * 8 + 24, b))
+    assert torch.autograd.gradcheck(sim.get(name), (a, b), fast_mode=True)
+    assert torch.autograd.gradcheck(sim.get(name), (a * 8 + 24, b), fast_mode=True)
 
 
 def compare_by_definition(name, a, b):

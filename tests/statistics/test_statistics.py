@@ -946,3 +946,19 @@ def test_friedman_permutes_up_to_its_limit() -> None:
     ranks = midranks(rng(0).normal(size=(statistics.PERMUTED_ROWS + 1, 3)))
     assert friedman(ranks, 3)[1] not in (0.25, 0.5, 0.75, 1.0)
     assert friedman(ranks[1:], 3)[1] in (0.25, 0.5, 0.75, 1.0)
+
+
+@pytest.mark.parametrize("unknown", [0, 3])
+def test_the_mean_of_a_pair_is_the_same_with_few_values_and_with_many(
+    unknown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few values all means are made and ordered; of many they are counted."""
+    values = np.random.default_rng(0).normal(size=30).round(1)
+    values[:unknown] = INF
+    ranks = (0, 7, 100, 232, 464)
+    few = [statistics._select_mean_of_pair(values, rank) for rank in ranks]
+    monkeypatch.setattr(statistics, "_FEW_TO_PAIR", 0)
+    many = [statistics._select_mean_of_pair(values, rank) for rank in ranks]
+    means = np.sort(((values[:, None] + values) / 2)[np.tri(30, dtype=bool)])
+    assert few == means[list(ranks)].tolist()
+    assert many == pytest.approx(few, rel=1e-12)

@@ -40,6 +40,8 @@ EXACT_DIFFERENCES = 200
 PERMUTED_ROWS = 50
 #: steps of a bisection to the precision of a float
 _HALVINGS = 48
+#: of so many values the means of all pairs are made and ordered, in a twentieth of the time of a bisection
+_FEW_TO_PAIR = 200
 #: values that differ by no more than this share of the larger one are equal: they differ by rounding. It is half of the
 #: sixth digit, and eight times the precision of single numbers
 ROUNDING = 5e-7
@@ -369,6 +371,18 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
     # in the place of infinity: its mean with any finite number is beyond all of these
     far = 4 * largest
     ordered = np.sort(np.clip(values, -far, far))
+    if len(ordered) <= _FEW_TO_PAIR:
+        sums = (ordered[:, None] + ordered)[np.tri(len(ordered), dtype=bool)]
+        mean = float(np.partition(sums, rank)[rank]) / 2
+    else:
+        mean = _bisect_mean_of_pair(ordered, rank)
+    if abs(mean) <= 1.25 * largest:
+        return mean
+    return math.copysign(math.inf, mean)
+
+
+def _bisect_mean_of_pair(ordered: Array, rank: int) -> float:
+    """The same of ascending values, in memory for the values and not for the pairs."""
     low = float(ordered[0])
     high = float(ordered[-1])
     for _ in range(_HALVINGS):
@@ -385,10 +399,7 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
     # the largest of those up to `high` is the one, exactly
     sums = ordered + ordered[partner]
     means = sums[partner >= 0] / 2
-    mean = float(means.max(initial=-math.inf))
-    if abs(mean) <= 1.25 * largest:
-        return mean
-    return math.copysign(math.inf, mean)
+    return float(means.max(initial=-math.inf))
 
 
 def _count_rejected(count: int, error: float) -> int:

@@ -135,12 +135,12 @@ def attacked(
     start = points(x, free, torch.tensor(radius), norm, 12, seed=rival)
     z = start.clone()
     with model.session():
-        for step in range(40):
+        for step in range(25):
             leaf = z.detach().requires_grad_(True)
             logits = model.forward(leaf)
             (g,) = torch.autograd.grad((logits[:, y] - logits[:, rival]).sum(), leaf)
             g = g * free
-            size = radius * 0.5 * (1 - step / 40)
+            size = radius * 0.5 * (1 - step / 25)
             if norm == math.inf:
                 z = x + (z - size * g.sign() - x).clamp(-radius, radius) * free
             else:
@@ -285,7 +285,7 @@ def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(
                 0
             ]
             tried = [
-                points(x[n : n + 1], free[n], torch.tensor(radius * (1 - 1e-6)), norm, 1500, seed=n)
+                points(x[n : n + 1], free[n], torch.tensor(radius * (1 - 1e-6)), norm, 600, seed=n)
             ]
             for rival in {0, 1, 2} - {int(y[n])}:
                 tried.append(
@@ -380,25 +380,25 @@ def test_backward_bounds_are_no_worse_than_intervals(norm: float) -> None:
 def test_tiny_networks_are_bounded_below_the_exact_distortion_and_not_by_much() -> None:
     side = torch.linspace(0, 1, 251)
     grid = torch.cartesian_prod(side, side)
-    for norm in (2, math.inf):
-        ratios = []
-        for seed in range(25):
-            torch.manual_seed(seed)
-            module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
-            module[0].weight.data *= 3
-            model, x = model_of(module), torch.rand(1, 2)
-            y = model.predict(x)
+    ratios: dict[float, list[float]] = {2: [], math.inf: []}
+    for seed in range(25):
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+        module[0].weight.data *= 3
+        model, x = model_of(module), torch.rand(1, 2)
+        flips = grid[model.predict(grid) != model.predict(x)]
+        if len(flips) == 0:
+            continue
+        for norm, own in ratios.items():
             result = certified_distortion(model, x, norm=norm)
-            flips = grid[model.predict(grid) != y]
-            if len(flips) == 0:
-                continue
             # the nearest grid point that flips: at most a cell further than the exact one, never nearer
             found = float(torch.linalg.vector_norm((flips - x).double(), norm, 1).min())
             assert float(result.lower) <= found
             if found > 0.05:
-                ratios.append(float(result.lower) / found)
-        assert len(ratios) > 8
-        assert sorted(ratios)[len(ratios) // 2] > 0.6
+                own.append(float(result.lower) / found)
+    for own in ratios.values():
+        assert len(own) > 8
+        assert sorted(own)[len(own) // 2] > 0.6
 
 
 def test_a_ball_within_a_box_has_its_exact_minimum() -> None:
@@ -473,10 +473,10 @@ def test_inputs_do_not_see_each_other() -> None:
     module, shape = networks()["pooled"]
     model = model_of(module)
     torch.manual_seed(4)
-    x, free = torch.rand(5, *shape), torch.rand(5, *shape) < 0.8
+    x, free = torch.rand(3, *shape), torch.rand(3, *shape) < 0.8
     together = certified_distortion(model, x, free=free).lower
     alone = torch.cat(
-        [certified_distortion(model, x[n : n + 1], free=free[n : n + 1]).lower for n in range(5)]
+        [certified_distortion(model, x[n : n + 1], free=free[n : n + 1]).lower for n in range(3)]
     )
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=0)
 

@@ -286,7 +286,15 @@ def nearest(lenet: standfast.Model, digits: Tensor) -> MinimalDistortion:
 
 
 @pytest.mark.parametrize(
-    "name", ["fmn", "alma", "ddn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"]
+    "name",
+    [
+        "fmn:steps=8,second=4",
+        "alma:steps=40",
+        "ddn:steps=20",
+        "cw:steps=20,searches=2,learning_rate=0.05",
+        "iga:steps=10",
+        "gsa",
+    ],
 )
 @pytest.mark.parametrize("norm", [2, "inf"])
 def test_what_is_found_flips_and_keeps_what_is_held(
@@ -312,22 +320,28 @@ def test_what_is_found_flips_and_keeps_what_is_held(
     )
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("longer", "times"),
+    [
+        ("fmn:steps=100,rivals=2,second=100,restarts=1", 2),
+        pytest.param("fmn:steps=200,rivals=4,second=400,restarts=2", 7, marks=pytest.mark.slow),
+    ],
+)
 def test_fmn_is_below_the_others(
-    count: int, lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion
+    longer: str, times: int, lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion
 ) -> None:
     """The papers' attacks, and ours with a longer search: what the default leaves is little."""
-    x = digits[:count]
-    distortion, low = nearest.distortion[:count], nearest.low[:count]
-    found = {name: get_attack(name).minimise(lenet, x, None, None) for name in ("iga", "gsa")}
+    distortion, low = nearest.distortion, nearest.low
+    found = {name: get_attack(name).minimise(lenet, digits, None, None) for name in ("iga", "gsa")}
     assert nearest.found.all()
     for other in found.values():
         assert bool((distortion < other.distortion).all())
-    long = get_attack("fmn:steps=200,rivals=4,second=400,restarts=2").minimise(lenet, x, None, None)
+    long = get_attack(longer).minimise(lenet, digits, None, None)
     assert float((distortion / long.distortion).median()) < 1.02
-    assert float(long.gradient_evaluations.min()) > 7 * float(nearest.gradient_evaluations.max())
+    spent = float(nearest.gradient_evaluations.max())
+    assert float(long.gradient_evaluations.min()) > times * spent
     # the limit from the gap between the searches is below what the longer ones find
-    # of more than nine in ten; the one of the twelve that is not is among the first five
+    # of more than nine in ten
     assert int((low > long.distortion).sum()) <= 1
     assert 0.5 < float((low / distortion).median()) < 1
     assert found["gsa"].second.isinf().all()
@@ -345,7 +359,7 @@ def test_the_sign_attack_is_the_least_step_that_flips(
     nn.functional.cross_entropy(lenet.module.eval()(leaf), y).backward()
     assert leaf.grad is not None
     for row in range(4):
-        steps = torch.linspace(0, 1, 4001)
+        steps = torch.linspace(0, 1, 2001)
         points = (x[row] + steps[:, None, None, None] * leaf.grad[row].sign()).clamp(0, 1)
         flips = (lenet.predict(points) != y[row]).nonzero()
         if len(flips):
@@ -453,7 +467,7 @@ def test_two_dimensions_against_a_grid() -> None:
     generator = torch.Generator().manual_seed(0)
     found_at_all, ratios = [], []
     for scale in (1.0, 100.0):
-        for _ in range(6):
+        for _ in range(3):
             module = nn.Sequential(
                 nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 3)
             ).double()
@@ -583,14 +597,15 @@ def test_nothing_free_already_flipped_and_never_flipping(
     free[0] = False
     targets = lenet.predict(digits[:3])
     targets[1] = (targets[1] + 1) % 10
-    found = get_attack("fmn").minimise(lenet, digits[:3], targets, free)
+    short = "fmn:steps=10,second=4"
+    found = get_attack(short).minimise(lenet, digits[:3], targets, free)
     assert found.found.tolist() == [False, True, True]
     assert (math.isinf(float(found.distortion[0])), float(found.distortion[1])) == (True, 0.0)
     constant = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     with torch.no_grad():
         constant[1].weight.zero_()  # type: ignore[union-attr]
         constant[1].bias.copy_(torch.arange(10.0))  # type: ignore[union-attr]
-    never = get_attack("fmn").minimise(
+    never = get_attack(short).minimise(
         standfast.Model(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None
     )
     assert not never.found.any()

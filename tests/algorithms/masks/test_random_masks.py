@@ -256,21 +256,21 @@ def expected_rho(setting, features: int) -> float:
 
 @pytest.mark.parametrize(("setting", "spec"), list(zip(SETTINGS, (0.96, 0.87, 0.67), strict=True)))
 def test_published_sum_is_biased_as_the_formula_says(setting, spec: float) -> None:
-    p, e, masks = independent(300, 400, 20, setting)
+    p, e, masks = independent(150, 400, 20, setting)
     paper, centred = (
         measure(p, e, masks, estimator=name, permutations=0, resamples=0).rho
         for name in ("paper", "centred")
     )
     assert expected_rho(setting, 20) == pytest.approx(spec, abs=0.005)
     # five standard errors: fails once in a million (the cosine of 400 weights is nearly that of all)
-    assert abs(paper.mean() - spec) < 5 * paper.std() / math.sqrt(300) + 0.005
-    assert abs(centred.mean()) < 0.05 + 2 * 0.23 / math.sqrt(300)
+    assert abs(paper.mean() - spec) < 5 * paper.std() / math.sqrt(150) + 0.005
+    assert abs(centred.mean()) < 0.05 + 2 * 0.23 / math.sqrt(150)
     assert setting != SETTINGS[0] or paper.mean() > 0.8
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_p_values_are_uniform_for_independent_weights(estimator: str) -> None:
-    p, e, masks = independent(1000, 120, 12)
+    p, e, masks = independent(500, 120, 12)
     found = measure(p, e, masks, estimator=estimator, permutations=199, resamples=0)
     # fails once in a thousand; rho near 1 takes few values, ties count as reached, so there p may only be too large
     alternative = "two-sided" if estimator == "centred" else "greater"
@@ -279,8 +279,9 @@ def test_p_values_are_uniform_for_independent_weights(estimator: str) -> None:
         > 1e-3
     )
     inside = (found.null_band[:, 0] <= found.rho) & (found.rho <= found.null_band[:, 1])
-    # 95% less the coarseness of 199 permutations; 4 standard errors
-    assert 0.92 < inside.double().mean() < 0.975
+    # 95% with the coarseness of 199 permutations; 4 standard errors
+    allowed = 1 / 200 + 4 * math.sqrt(0.95 * 0.05 / 500)
+    assert abs(inside.double().mean() - 0.95) < allowed
     if estimator == "centred":
         assert abs(found.rho.mean()) < 0.05
     else:  # the band knows the bias
@@ -592,8 +593,8 @@ def covered(features: int, agreement: float, noise: float, masks: int, runs: int
 def test_intervals_cover_the_rho_of_infinitely_many_masks(
     features: int, agreement: float, noise: float
 ) -> None:
-    # the percentile interval covers in about 1%, 92% and 40%; true coverage of 0.95 fails once in 3,000
-    assert covered(features, agreement, noise, masks=200, runs=200) >= 0.90
+    # the percentile interval covers in about 1%, 92% and 40%; true coverage of 0.95 fails once in 2,000
+    assert covered(features, agreement, noise, masks=200, runs=100) >= 0.87
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from repeated_runs import repeat_prior
 from scipy import stats
 from torch import Tensor
 
@@ -142,13 +143,11 @@ def test_a_symmetric_event_of_one_feature() -> None:
     def score(x: Tensor) -> Tensor:
         return x.flatten(1)[:, 7].double().abs() - 1 + 1e-4
 
-    found = [
-        SubsetSimulation(200, first=4).run(score, prior, generator=generator) for _ in range(25)
-    ]
-    errors = torch.cat([e.log_probability for e in found]) - math.log(1e-4)
-    inside = sum(
-        float(e.interval()[0, 0]) <= math.log(1e-4) <= float(e.interval()[0, 1]) for e in found
-    )
+    found = SubsetSimulation(200, first=4).run(score, repeat_prior(prior, 25), generator=generator)
+    truth = math.log(1e-4)
+    errors = found.log_probability - truth
+    low, high = found.interval().unbind(1)
+    inside = int(((low <= truth) & (truth <= high)).sum())
     assert errors.square().mean().sqrt() < 0.7
     assert inside >= stats.binom.ppf(1e-3, 25, 0.95)
 
@@ -186,6 +185,27 @@ def test_a_random_walk_is_at_most_as_wide_as_its_box(width: float) -> None:
         assert isinstance(kernel, RandomWalk)
         assert kernel.scale.flatten().tolist() == pytest.approx([width / 12**0.5] * 6, rel=0.15)
         assert kernel.largest.item() == pytest.approx(12**0.5, rel=0.15)
+
+
+def test_a_random_walk_wider_than_its_box_goes_on() -> None:
+    """At levels that keep nine in ten, sizes would grow until they are infinite, and no step would be accepted."""
+    corners = torch.tensor([[[0.0, 0.0, 0.5], [1.0, 1.0, 0.5]]], dtype=torch.float64)
+    lower, upper = corners.unbind(1)  # the last feature is fixed
+    prior = Region(centre=(lower + upper) / 2, lower=lower, upper=upper)
+    walk = Population(
+        lambda x: x[:, 0] - 1,
+        prior,
+        torch.tensor([0]),
+        prior.streams(0),
+        "random_walk",
+        indexed=False,
+    )
+    walk.draw(20)
+    for _ in range(5):
+        accepted, memory = walk.move(300, torch.tensor([[0]]), torch.tensor([[-0.9]]))
+        assert float(accepted) > 0.8
+        assert bool(memory.isfinite())
+    assert bool(walk.state.isfinite().all())
 
 
 def test_a_random_walk_without_a_box_is_symmetric_and_counts_steps_in_standard_deviations() -> None:

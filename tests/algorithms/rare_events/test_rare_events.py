@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
 from refusals import assert_refused
+from repeated_runs import repeat_prior
 from scipy import stats
 from torch import Tensor
 
@@ -46,19 +47,23 @@ class Problem:
     truth: float
 
 
-def problems() -> list[Problem]:
-    ten, twenty = (irwin_hall_threshold(50, math.log(10.0**-k)) for k in (10, 20))
+def problems(features: int = 50) -> list[Problem]:
+    """Probabilities that are the same for any number of features."""
+    ten, twenty = (irwin_hall_threshold(features, math.log(10.0**-k)) for k in (10, 20))
     half, tails = stats.norm.isf(1e-12), stats.norm.isf(5e-9)
     first, second = stats.norm.isf(1e-4), stats.norm.isf(1e-5)
     return [
         Problem(
-            "Irwin-Hall 1e-10", lambda x: x.sum(1) - ten, UnitBox(50), irwin_hall_log_sf(50, ten)
+            "Irwin-Hall 1e-10",
+            lambda x: x.sum(1) - ten,
+            UnitBox(features),
+            irwin_hall_log_sf(features, ten),
         ),
         Problem(
             "Irwin-Hall 1e-20",
             lambda x: x.sum(1) - twenty,
-            UnitBox(50),
-            irwin_hall_log_sf(50, twenty),
+            UnitBox(features),
+            irwin_hall_log_sf(features, twenty),
         ),
         Problem(
             "half-space 1e-12",
@@ -68,41 +73,24 @@ def problems() -> list[Problem]:
         ),
         Problem(
             "two tails 1e-8",
-            lambda x: (x.sum(1) / 50**0.5).abs() - tails,
-            StandardNormal(50),
+            lambda x: (x.sum(1) / features**0.5).abs() - tails,
+            StandardNormal(features),
             math.log(1e-8),
         ),
         Problem(
             "two stages 1e-9",
             lambda x: torch.stack([x[:, 0] - first, x[:, 1] - second], 1),
-            StandardNormal(50),
+            StandardNormal(features),
             math.log(1e-9),
         ),
     ]
 
 
-class Normals(StandardNormal):
-    """Several standard normal distributions, whose random numbers depend on their centres, and nothing else."""
-
-    def __init__(self, centre: Tensor) -> None:
-        Region.__init__(self, centre=centre, lower=centre - torch.inf, upper=centre + torch.inf)
-
-    streams = Region.streams
-
-    def select(self, rows: Sequence[int] | Tensor) -> Normals:
-        return Normals(self.centre[torch.as_tensor(rows).long()])
-
-
 def repeat(problem: Problem, runs: int, **options: object) -> RareEventEstimate:
-    """Independent runs as one batch: their centres differ by so little that only the random numbers do, too."""
-    prior = problem.prior
-    centres = prior.centre + 1e-6 * torch.arange(runs)[:, None]
-    if isinstance(prior, StandardNormal):
-        many: Region = Normals(centres)
-    else:
-        many = dataclasses.replace(prior.select([0] * runs), centre=centres)
+    """Independent runs as one batch."""
     generator = torch.Generator().manual_seed(2024)
-    return SubsetSimulation(**options).run(problem.score, many, generator=generator)  # type: ignore[arg-type]
+    simulation = SubsetSimulation(**options)  # type: ignore[arg-type]
+    return simulation.run(problem.score, repeat_prior(problem.prior, runs), generator=generator)
 
 
 def find_errors(problem: Problem, estimate: RareEventEstimate) -> np.ndarray:
@@ -136,11 +124,11 @@ def check_unbiased_and_covering(problem: Problem, estimate: RareEventEstimate) -
         pytest.param(
             problem, id=problem.name, marks=[pytest.mark.slow] if problem.truth < -25 else []
         )
-        for problem in problems()
+        for problem in problems(16)
     ],
 )
 def test_exact_answers(problem: Problem) -> None:
-    # the slow test has the default
+    # the slow test has the defaults, and more features
     check_unbiased_and_covering(problem, repeat(problem, 20, particles=400, first=4.0))
 
 
@@ -261,7 +249,7 @@ def test_certain_and_impossible_events(method: Callable[..., RareEventEstimate])
 
 
 def test_the_first_stage_is_an_estimate_of_its_own() -> None:
-    problem = next(p for p in problems() if p.name.startswith("two stages"))
+    problem = next(p for p in problems(16) if p.name.startswith("two stages"))
     for levels in repeat(problem, 5, particles=400, first=4.0).levels:
         crossing = ((levels.stage == 0) & (levels.threshold == 0)).nonzero()[0, 0]
         assert (
@@ -332,6 +320,7 @@ def test_random_walk_has_the_right_acceptance_ratio(prior: Region) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
     """Levels that keep nine in ten are accepted too often for the width to be bounded by them; one feature is fixed."""
     prior = Region(
@@ -346,6 +335,17 @@ def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
     assert found.std_error.item() < 0.3  # 2.7 without a largest width
 
 
+def score_sum(x: Tensor) -> Tensor:
+    return x.sum(1) - 2.08
+
+
+@cache
+def sample_ball(ball: LinfBall) -> tuple[Region, RareEventEstimate]:
+    """Around a point near the edge; and what many plain draws from it say."""
+    prior = ball.around(torch.tensor([[0.1, 0.5, 0.8]], dtype=torch.float64), (0.0, 1.0))
+    return prior, monte_carlo(score_sum, prior, samples=200_000)
+
+
 @pytest.mark.parametrize(
     "ball",
     [L2Ball(0.5), L2Ball(0.5, "truncated_normal", 0.2), LinfBall(0.5, "truncated_normal", 0.2)],
@@ -353,14 +353,9 @@ def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
 )
 @pytest.mark.parametrize("proposal", ["gaussian", "random_walk"])
 def test_neighbourhoods_as_priors(ball: LinfBall, proposal: str) -> None:
-    prior = ball.around(torch.tensor([[0.1, 0.5, 0.8]], dtype=torch.float64), (0.0, 1.0))
-
-    def score(x: Tensor) -> Tensor:
-        return x.sum(1) - 2.08
-
-    exact = monte_carlo(score, prior, samples=200_000)
+    prior, exact = sample_ball(ball)
     assert -9 < exact.log_probability.item() < -3
-    problem = Problem("ball", score, prior, exact.log_probability.item())
+    problem = Problem("ball", score_sum, prior, exact.log_probability.item())
     moves = 10 if proposal == "gaussian" else 30
     errors = find_errors(
         problem, repeat(problem, 12, particles=400, first=4.0, proposal=proposal, moves=moves)
@@ -438,9 +433,9 @@ def test_particles_move_in_chunks(
         rows.append(len(p))
         return p.flatten(1)[:, :8].sum(1) - middle[problem] - 0.8
 
-    simulation = SubsetSimulation(particles=300, first=2, proposal=proposal, error=None)
+    simulation = SubsetSimulation(particles=100, first=2, proposal=proposal, error=None)
     expected = simulation.run(score, prior, indexed=True)
-    assert max(rows) == 2 * 600
+    assert max(rows) == 2 * 200
     rows.clear()
     monkeypatch.setattr(population, "CHUNK_ELEMENTS", 25 * 32)
     got = simulation.run(score, prior, indexed=True)
@@ -552,9 +547,9 @@ def test_a_stage_that_is_reached_is_a_level_and_those_beyond_it_count() -> None:
 
 
 def test_deep_runs_with_few_particles_start_new_genealogies() -> None:
-    threshold = irwin_hall_threshold(50, math.log(1e-20))
+    threshold = irwin_hall_threshold(16, math.log(1e-20))
     problem = Problem(
-        "deep", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold)
+        "deep", lambda x: x.sum(1) - threshold, UnitBox(16), irwin_hall_log_sf(16, threshold)
     )
     estimate = repeat(problem, 20, particles=60)
     errors = find_errors(problem, estimate)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from repeated_runs import Normals, repeat_prior, split_runs
 from scipy import special, stats
 from torch import Tensor
 from traps import TRAPS
@@ -27,65 +28,64 @@ from standfast.neighbourhoods import Distribution, Neighbourhood
 SUM = irwin_hall_threshold(20, math.log(1e-8))
 
 
-def count_covered(estimates: list[RareEventEstimate], truth: float) -> int:
-    ends = [e.interval_from_event() for e in estimates]
-    return sum(float(e[0, 0]) <= truth <= float(e[0, 1]) for e in ends if e is not None)
+def count_covered(found: RareEventEstimate, truth: float) -> int:
+    ends = found.interval_from_event()
+    assert ends is not None
+    low, high = ends.unbind(1)
+    return int(((low <= truth) & (truth <= high)).sum())
 
 
 @pytest.mark.parametrize(
-    ("proposal", "features", "runs"), [("gaussian", 20, 8), ("random_walk", 4, 8)]
+    ("proposal", "features", "runs"), [("gaussian", 20, 20), ("random_walk", 4, 20)]
 )
 def test_exact_answers(proposal: Proposal, features: int, runs: int) -> None:
     """Both directions agree with the exact answer, and with each other."""
-    generator = torch.Generator().manual_seed(5)
+    generator = torch.Generator().manual_seed(6)
     limit = irwin_hall_threshold(features, math.log(1e-6))
     truth = irwin_hall_log_sf(features, limit)
-    found = [
-        SubsetSimulation(200, first=1, proposal=proposal, from_event=True).run(
-            lambda x: x.sum(1) - limit, UnitBox(features), generator=generator
-        )
-        for _ in range(runs)
-    ]
-    errors = torch.cat([e.from_event for e in found if e.from_event is not None]) - truth
+    prior = repeat_prior(UnitBox(features), runs)
+    found = SubsetSimulation(200, first=1, proposal=proposal, from_event=True).run(
+        lambda x: x.sum(1) - limit, prior, generator=generator
+    )
+    assert found.from_event is not None
+    errors = found.from_event - truth
     assert errors.mean().abs() < 4 * errors.std() / runs**0.5
     assert count_covered(found, truth) >= stats.binom.ppf(1e-3, runs, 0.95)
-    assert sum(bool(e.contradicts(0.999)) for e in found) <= 1
-    assert all(torch.equal(e.from_prior, e.log_probability) for e in found)
+    assert int(found.contradicts(0.999).sum()) <= 1
+    assert torch.equal(found.from_prior, found.log_probability)
 
 
 def test_particles_that_move_too_little_are_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subset_sampling, "_RETURNING_MOVES", 1)
     generator = torch.Generator().manual_seed(6)
-    found = [
-        SubsetSimulation(200, moves=2, from_event=True).run(
-            lambda x: x.sum(1) - SUM, UnitBox(20), generator=generator
-        )
-        for _ in range(5)
-    ]
-    values = torch.cat([e.from_event for e in found if e.from_event is not None])
-    assert values.min() > irwin_hall_log_sf(20, SUM) + 1
+    found = SubsetSimulation(200, moves=2, from_event=True).run(
+        lambda x: x.sum(1) - SUM, repeat_prior(UnitBox(20), 5), generator=generator
+    )
+    value = found.from_event
+    assert value is not None
+    assert value.min() > irwin_hall_log_sf(20, SUM) + 1
     # the contradiction is seen, and the interval contains both
-    for estimate, value in zip(found, values.tolist(), strict=True):
-        low, high = estimate.interval()[0].tolist()
-        assert not bool(estimate.resolved)
-        assert low < float(estimate.log_probability) < value < high
+    low, high = found.interval().unbind(1)
+    assert not bool(found.resolved.any())
+    assert bool((low < found.log_probability).all())
+    assert bool((found.log_probability < value).all())
+    assert bool((value < high).all())
 
 
 def test_a_witness_shows_a_mode_that_was_missed() -> None:
     """Few particles are misled by the meatball; points of the mode that they miss void a narrow interval."""
     meatball = TRAPS[1]
     witnesses = torch.tensor([[[-5.0, 0.0], [-4.8, 1.0], [0.0, 0.0]]], dtype=torch.float64)
-    prior = StandardNormal(2)
+    prior = repeat_prior(StandardNormal(2), 6)
     assert (meatball.score(witnesses[0]) >= 0).tolist() == [True, True, False]
-    held = {False: 0, True: 0}
-    for seed in range(6):
-        for given in held:
-            generator = torch.Generator().manual_seed(seed)
-            found = SubsetSimulation(500, first=1).run(
-                meatball.score, prior, witnesses=witnesses if given else None, generator=generator
-            )
-            low, high = found.interval()[0].tolist()
-            held[given] += low <= meatball.log_probability <= high
+    held = {}
+    for given in (False, True):
+        found = SubsetSimulation(500, first=1).run(
+            meatball.score, prior, witnesses=witnesses.expand(6, 3, 2) if given else None
+        )
+        low, high = found.interval().unbind(1)
+        is_held = (low <= meatball.log_probability) & (meatball.log_probability <= high)
+        held[given] = int(is_held.sum())
     assert held[False] <= 4
     assert held[True] >= stats.binom.ppf(1e-3, 6, 0.95)
 
@@ -105,27 +105,20 @@ def score_cliff(z: Tensor) -> Tensor:
 
 def test_agreement_without_witnesses_says_nothing_of_other_ways() -> None:
     """Both directions agree on a wrong number where no particle sees a mode; the result says where it started."""
-    prior, truth = StandardNormal(30), stats.norm.logsf(5.2)
-    alone = SubsetSimulation(200, moves=2, first=20, from_event=True).run(score_cliff, prior)
-    assert alone.from_event is not None
-    assert alone.from_witnesses is not None
-    assert float(alone.log_probability) == pytest.approx(stats.norm.logsf(7), abs=4)
-    assert float(alone.from_event) < truth - 4  # -27 instead of -16
-    assert not bool(alone.from_witnesses)
-    known = torch.zeros(1, 2, 30, dtype=torch.float64)
-    known[:, 0, 15:] = 6 / math.sqrt(15)  # the other point is not in the event
-    found = SubsetSimulation(200, moves=2, first=20).run(score_cliff, prior, witnesses=known)
+    truth = stats.norm.logsf(5.2)
+    same = Normals(torch.zeros(2, 30, dtype=torch.float64))  # both have the same random numbers
+    witnesses = torch.zeros(2, 2, 30, dtype=torch.float64)
+    witnesses[1, 0, 15:] = 6 / math.sqrt(15)  # all other points are not in the event
+    found = SubsetSimulation(200, moves=2, first=20).run(score_cliff, same, witnesses=witnesses)
+    assert found.from_event is not None
     assert found.from_witnesses is not None
-    assert bool(found.from_witnesses)
-    assert found.log_probability.equal(alone.log_probability)
-    assert not bool(found.resolved)
-    low, high = found.interval()[0].tolist()
+    assert found.from_witnesses.tolist() == [False, True]
+    assert float(found.log_probability[0]) == pytest.approx(stats.norm.logsf(7), abs=4)
+    assert float(found.from_event[0]) < truth - 4  # -27 instead of -16
+    assert found.log_probability[0] == found.log_probability[1]
+    assert not bool(found.resolved[1])
+    low, high = found.interval()[1].tolist()
     assert low <= truth <= high
-    outside = SubsetSimulation(200, moves=2, first=20).run(
-        score_cliff, prior, witnesses=known[:, 1:]
-    )
-    assert outside.from_witnesses is not None
-    assert not bool(outside.from_witnesses)
 
 
 def test_witnesses_in_corners_are_moved_towards_the_middle() -> None:
@@ -155,18 +148,19 @@ def test_a_witness_in_a_part_that_does_not_matter_makes_no_error() -> None:
     corner[..., :4] = 0.0
     assert float(score(corner[0])) > 0.3, "deeper than any point of the other way"
     generator = torch.Generator().manual_seed(7)
-    found = [
-        SubsetSimulation(400, first=4).run(
-            score, UnitBox(features), witnesses=corner, generator=generator
-        )
-        for _ in range(runs)
-    ]
-    values = torch.cat([e.from_event for e in found if e.from_event is not None])
-    errors = torch.cat([e.from_event_error for e in found if e.from_event_error is not None])
+    found = SubsetSimulation(400, first=4).run(
+        score,
+        repeat_prior(UnitBox(features), runs),
+        witnesses=corner.expand(runs, 1, features),
+        generator=generator,
+    )
+    values, errors = found.from_event, found.from_event_error
+    assert values is not None
+    assert errors is not None
     # one group of both kinds of particles ends at about -12.5
     assert (values - truth).mean() > -4 * float(errors.square().mean().sqrt()) / runs**0.5
     assert count_covered(found, truth) >= stats.binom.ppf(1e-3, runs, 0.95)
-    assert all(bool(e.resolved) for e in found)
+    assert bool(found.resolved.all())
 
 
 def test_groups_join_as_their_formula_says() -> None:
@@ -307,29 +301,28 @@ def test_the_error_from_the_event_is_that_of_its_formula(hits: int) -> None:
 
 def test_evaluations_are_counted_and_the_budget_is_kept() -> None:
     calls: list[int] = []
+    limit = irwin_hall_threshold(20, math.log(1e-4))
 
     def score(x: Tensor) -> Tensor:
         calls.append(len(x))
-        return x.sum(1) - SUM
+        return x.sum(1) - limit
 
     for witnesses in (None, torch.ones(1, 3, 20, dtype=torch.float64)):
         calls.clear()
-        found = SubsetSimulation(100, from_event=True).run(score, UnitBox(20), witnesses=witnesses)
+        simulation = SubsetSimulation(40, moves=2, from_event=True)
+        found = simulation.run(score, UnitBox(20), witnesses=witnesses)
         assert sum(calls) == int(found.model_evaluations)
         spent = int(found.model_evaluations)
-        tight = SubsetSimulation(100, from_event=True, budget=spent - 1).run(score, UnitBox(20))
+        tight = replace(simulation, budget=spent - 1).run(score, UnitBox(20))
         assert int(tight.model_evaluations) < spent
         assert tight.from_event is not None
 
 
 def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
-    runs = [
-        SubsetSimulation(200, from_event=True).run(
-            lambda x: x.sum(1) - SUM, UnitBox(20), generator=torch.Generator().manual_seed(seed)
-        )
-        for seed in range(3)
-    ]
-    runs = [run for run in runs if bool(run.resolved)]
+    found = SubsetSimulation(200, from_event=True).run(
+        lambda x: x.sum(1) - SUM, repeat_prior(UnitBox(20), 3)
+    )
+    runs = [run for run in split_runs(found) if bool(run.resolved)]
     assert len(runs) > 1
     pooled = pool(runs, [200] * len(runs))
     values = torch.cat([run.from_event for run in runs if run.from_event is not None])
@@ -360,25 +353,19 @@ def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
 def test_common_events_are_no_contradiction(probability: float) -> None:
     """Also where all particles of a level are still in the event."""
     generator = torch.Generator().manual_seed(3)
-    found = [
-        SubsetSimulation(300, first=1, from_event=True).run(
-            lambda x: probability - x[:, 0], UnitBox(2), generator=generator
-        )
-        for _ in range(20)
-    ]
-    assert sum(bool(e.resolved) for e in found) >= 18
+    found = SubsetSimulation(300, first=1, from_event=True).run(
+        lambda x: probability - x[:, 0], repeat_prior(UnitBox(2), 20), generator=generator
+    )
+    assert int(found.resolved.sum()) >= 18
     assert count_covered(found, math.log(probability)) >= stats.binom.ppf(1e-3, 20, 0.95)
 
 
 def test_pooled_runs_compare_directions() -> None:
     """Errors of pooled runs are smaller, so that a small contradiction shows."""
-    runs = [
-        SubsetSimulation(100, from_event=True).run(
-            lambda x: x.sum(1) - SUM, UnitBox(20), generator=torch.Generator().manual_seed(seed)
-        )
-        for seed in range(10)
-    ]
-    runs = [run for run in runs if bool(run.resolved)]
+    found = SubsetSimulation(100, from_event=True).run(
+        lambda x: x.sum(1) - SUM, repeat_prior(UnitBox(20), 10)
+    )
+    runs = [run for run in split_runs(found) if bool(run.resolved)]
     assert bool(pool(runs, [100] * len(runs)).resolved)
     moved = [replace(run, from_event=run.from_prior + 2.5) for run in runs]
     assert sum(bool(run.contradicts(0.999)) for run in moved) <= 2

@@ -231,6 +231,8 @@ class Population:
 def order_keys(scores: Tensor) -> tuple[Tensor, Tensor]:
     """What particles are ordered by: how many stages each has passed, and its value in the next one; `(P, n)` each."""
     has_passed = (scores >= 0).to(torch.int64)
+    if scores.shape[-1] == 1:  # as below, in two steps instead of six
+        return has_passed[..., 0], scores[..., 0]
     # a stage counts only if all before it were passed
     passed = has_passed.cumprod(-1).sum(-1)
     # after the last stage the last column decides
