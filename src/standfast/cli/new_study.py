@@ -11,6 +11,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -260,12 +261,9 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     for bound in map(torch.as_tensor, samples.bounds):
         if bound.numel() == 1:
             bounds.append(float(bound))
-    # YAML is no HTML
-    environment = make_environment(autoescape=False, package="standfast.cli")
-    environment.filters["flow"] = _flow
     # a tuple of one has a comma
     sides = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-    return environment.get_template("study.yaml").render(
+    return _read_template().render(
         study=study,
         model=setting.model,
         data=setting.data,
@@ -282,6 +280,14 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
         reach=setting.reach,
         metrics=[(name, _describe(name, "metrics")) for name in setting.metrics],
     )
+
+
+@cache
+def _read_template() -> Any:
+    # YAML is no HTML
+    environment = make_environment(autoescape=False, package="standfast.cli")
+    environment.filters["flow"] = _flow
+    return environment.get_template("study.yaml")
 
 
 def _describe(text: str, kind: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
+from typing import Any
 
 from standfast.report.facts import collect_facts, find_words
 from standfast.report.next_steps import PrintedStep, describe_endings, describe_steps, write_steps
@@ -121,14 +123,18 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
 
 def format_html(results: StoredResults) -> str:
     """The same as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
-    template = make_environment().get_template("notebook.html")
-    return template.render(
+    return _read_notebook_template().render(
         beginning=describe_neighbourhood(results),
         matrices=_make_matrices(results),
         endings=_list_endings(results),
         write=_write_cell,
         say=say,
     )
+
+
+@cache
+def _read_notebook_template() -> Any:
+    return make_environment().get_template("notebook.html")
 
 
 def _format_paragraph(sentences: Sequence[str], width: int) -> list[str]:

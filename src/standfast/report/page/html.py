@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
@@ -216,13 +217,19 @@ def _split_evenly(metrics: Sequence[MetricSummary]) -> list[Sequence[MetricSumma
 
 def build_page(results: StoredResults) -> str:
     """The whole report as one HTML document."""
-    environment = make_environment()
-    environment.filters["breakable"] = allow_breaks
     # names are looked up, so they are replaced before; the page as a whole is looked at once more below
     results = with_safe_names(results)
-    environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
+    return show_unsafe(_read_template().render(_make_context(results)))
+
+
+@cache
+def _read_template() -> Any:
+    """The template of all pages: Jinja keeps what it has compiled in its environment, so there is one."""
+    environment = make_environment()
+    environment.filters["breakable"] = allow_breaks
     environment.filters["shown"] = format_value
-    return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
+    environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
+    return environment.get_template("report.html")
 
 
 def _make_context(results: StoredResults) -> dict[str, Any]:
