@@ -43,13 +43,11 @@ def make_network(seed: int, activation: type[nn.Module]) -> nn.Module:
 
 def measure_distances(module: nn.Module, x: Tensor, directions: Tensor, least: float) -> Tensor:
     """The first size along each of the `directions` `(M, d)` at which the cosine is below `least`."""
-    reference = module(x)
-    sizes = torch.logspace(-2, 2, 400)
-    first = torch.full((len(directions),), math.inf)
-    for size in sizes.flip(0):
-        cosine = nn.functional.cosine_similarity(module(x + size * directions), reference)
-        first = torch.where(cosine < least, size, first)
-    return first
+    sizes = torch.logspace(-1, 1, 200)
+    points = x + sizes[:, None] * directions[:, None]
+    beyond = nn.functional.cosine_similarity(module(points), module(x), dim=-1) < least
+    first = sizes[beyond.int().argmax(1)]
+    return torch.where(beyond.any(1), first, math.inf)
 
 
 def search_long(module: nn.Module, x: Tensor, least: float) -> float:

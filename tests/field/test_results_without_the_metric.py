@@ -99,6 +99,13 @@ def make_results(folder: Path, metrics: list[Metric]) -> standfast.Results:
     )
 
 
+@pytest.fixture(scope="module")
+def of_worst_cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("worst") / "out"
+    make_results(folder, [WorstCase(standfast.LinfBall(0.1), budget=20)])
+    return folder
+
+
 def make_old(folder: Path) -> None:
     """The manifest as it was written when it did not say how numbers are read."""
     store = Store(folder)
@@ -173,8 +180,10 @@ READING = {"title": "a", "axis": "b", "direction": "higher"}
         None,
     ],
 )
-def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage: Any) -> None:
-    make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
+def test_a_damaged_entry_of_the_manifest_is_one_sentence(
+    of_worst_cases: Path, tmp_path: Path, damage: Any
+) -> None:
+    shutil.copytree(of_worst_cases, tmp_path / "out")
     store = Store(tmp_path / "out")
     manifest = store.manifest()
     (about,) = manifest["metrics"].values()
@@ -187,8 +196,10 @@ def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage:
 @pytest.mark.parametrize(
     "changed", [{"column": "status"}, {"only": ["status"]}, {"censored": "job"}]
 )
-def test_a_column_that_holds_no_numbers_is_named(tmp_path: Path, changed: dict[str, Any]) -> None:
-    make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
+def test_a_column_that_holds_no_numbers_is_named(
+    of_worst_cases: Path, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    shutil.copytree(of_worst_cases, tmp_path / "out")
     store = Store(tmp_path / "out")
     manifest = store.manifest()
     (about,) = manifest["metrics"].values()
