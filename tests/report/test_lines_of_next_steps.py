@@ -239,7 +239,7 @@ def test_commands_of_a_study_file_run_as_they_are_printed(
     monkeypatch.chdir(tmp_path)
     Path("my study.yaml").write_text(STUDY.format(samples=10))
     runner = CliRunner()
-    done = runner.invoke(app, ["run", "my study.yaml"])
+    done = runner.invoke(app, ["run", "my study.yaml", "--no-report"])
     assert done.exit_code == 0, done.output
     steps = {step.kind: step for step in load_results("results/my study").next_steps()}
     assert set(steps) == {"neighbourhood", "explainer"}
