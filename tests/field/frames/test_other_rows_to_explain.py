@@ -44,14 +44,14 @@ OTHERS = {
     "everything": ROW.assign(income=400.0, children=9, job="pilot", country="FR", active=False),
 }
 METRICS = [
-    "worst_case:budget=12",
+    "worst_case:budget=6",
     "aopc:samples=1",
-    "max_sensitivity:samples=3",
+    "max_sensitivity:samples=2",
     "corruption_curve:samples=1",
 ]
 EXPLAINERS = [
-    "lime:samples=24",
-    "kernel_shap:samples=24",
+    "lime:samples=12",
+    "kernel_shap:samples=12",
     "shapley_sampling:permutations=2",
     "occlusion",
 ]
