@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standfast.checks.decision import (
     Decisions,
@@ -18,6 +18,9 @@ from standfast.checks.decision import (
     format_text,
 )
 from standfast.report.words import make_environment
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: the version of the JSON form
 SCHEMA = 1
@@ -48,7 +51,7 @@ def fill_page(name: str, package: str = "standfast.evidence", **values: Any) -> 
 
 
 @cache
-def _prepare_pages(package: str) -> Any:
+def _prepare_pages(package: str) -> jinja2.Environment:
     """Jinja for the Markdown of a package, which keeps what it has compiled."""
     # Markdown is no HTML; cells are escaped below
     pages = make_environment(autoescape=False, package=package)

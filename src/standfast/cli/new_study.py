@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from ruamel.yaml import YAML
@@ -32,6 +32,9 @@ from standfast.study.file.spec import study_from
 from standfast.tasks import Decision
 from standfast.tasks.decision import is_rule
 from standfast.zoo.programs import PICKLES
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: enough for paired tests to decide something
 SAMPLES = 24
@@ -283,7 +286,7 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
 
 
 @cache
-def _read_template() -> Any:
+def _read_template() -> jinja2.Template:
     # YAML is no HTML
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow

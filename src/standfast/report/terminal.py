@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING
 
 from standfast.report.facts import collect_facts, find_words
 from standfast.report.next_steps import PrintedStep, describe_endings, describe_steps, write_steps
@@ -29,6 +29,9 @@ from standfast.results.quality import Quality
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: characters of a line of an explainer's name
 _NAME = 20
@@ -133,7 +136,7 @@ def format_html(results: StoredResults) -> str:
 
 
 @cache
-def _read_notebook_template() -> Any:
+def _read_notebook_template() -> jinja2.Template:
     return make_environment().get_template("notebook.html")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from standfast.report.cards.words import describe_card
 from standfast.report.page.names import allow_breaks, show_unsafe
 from standfast.report.words import make_environment
 from standfast.results.reasons import Card
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: from so many rows on the print is smaller
 _DENSE = 9
@@ -104,7 +107,7 @@ def render_card(
 
 
 @cache
-def _read_template() -> Any:
+def _read_template() -> jinja2.Template:
     """The template of all cards, which Jinja compiles once."""
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks

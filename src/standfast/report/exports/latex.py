@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
 
 from standfast.errors import check
 from standfast.report.words import make_environment
@@ -14,6 +14,9 @@ from standfast.results import StoredResults
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 from standfast.value_spec import ValueSpec
+
+if TYPE_CHECKING:
+    import jinja2
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
 #: marks of explainers that do not pass the sanity checks, and of values that are not shown to be worse than the best
@@ -99,7 +102,7 @@ def to_latex(
 
 
 @cache
-def _read_template() -> Any:
+def _read_template() -> jinja2.Template:
     environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
     return environment.get_template("table.tex")
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
 from standfast.report.facts import find_words
@@ -42,6 +42,9 @@ from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, StoredResults, find_metric_class
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, SummaryRow
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -223,7 +226,7 @@ def build_page(results: StoredResults) -> str:
 
 
 @cache
-def _read_template() -> Any:
+def _read_template() -> jinja2.Template:
     """The template of all pages: Jinja keeps what it has compiled in its environment, so there is one."""
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks
