@@ -78,9 +78,8 @@ class Rule:
 
 def evaluate(rows: pd.DataFrame, **options: Any) -> pd.DataFrame:
     """The values of the first row."""
-    result = standfast.evaluate(
-        Rule(), EXPLAINERS, rows, METRICS, reference=TRAIN, sanity=False, progress=False, **options
-    )
+    options |= {"sanity": False, "controls": False, "progress": False}
+    result = standfast.evaluate(Rule(), EXPLAINERS, rows, METRICS, reference=TRAIN, **options)
     values = result.frame().to_pandas()
     of_first = values[values["sample"] == 0]
     return of_first.set_index(["label", "explainer"])["value"].astype(float).sort_index()

@@ -60,7 +60,7 @@ EXPLAINERS = ["kernel_shap:samples=20", "occlusion"]
 
 def test_the_rest_is_evaluated_as_without_them(model: Any) -> None:
     # of the checks of explainers is the next test
-    options: dict[str, Any] = {"sanity": False, "progress": False}
+    options: dict[str, Any] = {"sanity": False, "controls": False, "progress": False}
     found = standfast.evaluate(model, EXPLAINERS, TEXTS, make_metrics(), **options)
     assert not found.failures
     long = [text for place, text in enumerate(TEXTS) if place not in SHORT]
