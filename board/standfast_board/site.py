@@ -19,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +168,10 @@ def build_site(
             tell(f"{each.title}: {now.text}")
             if now.state != "not verified" or states[key].state != "verified":
                 states[key] = now
-    environment = _prepare_templates(states)
     pages: dict[str, bytes] = {}
     for key, each in list(found.items()):
         try:
-            pages |= _write_submission(environment, each)
+            pages |= _write_submission(each, states)
         except Exception as error:
             problems[each.title] = f"its page cannot be written: {type(error).__name__}: {error}"
             del found[key]
@@ -184,9 +184,7 @@ def build_site(
         problems |= {found[key].title: reason for key, reason in board.unreadable.items()}
     sections = {board.slug: list_sections(board, states) for board in boards}
     for board in boards:
-        page = _render(
-            environment, "board_page.html", board=board, sections=sections[board.slug], ups="../"
-        )
+        page = _render("board_page.html", board=board, sections=sections[board.slug], ups="../")
         pages[f"boards/{board.slug}.html"] = page
     values = {
         "title": title,
@@ -194,8 +192,9 @@ def build_site(
         "sections": sections,
         "submissions": found,
         "problems": problems,
+        "states": states,
     }
-    pages["index.html"] = _render(environment, "board_index.html", **values, ups="")
+    pages["index.html"] = _render("board_index.html", **values, ups="")
     for name, problem in problems.items():
         tell(f"{name}: {problem}")
     _write_site(folder, pages, {**before, **states})
@@ -257,7 +256,8 @@ def _write_site(
 # Pages
 
 
-def _prepare_templates(states: Mapping[str, Verification]) -> jinja2.Environment:
+@cache
+def _prepare_templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("standfast_board", "templates"),
         autoescape=True,
@@ -266,20 +266,21 @@ def _prepare_templates(states: Mapping[str, Verification]) -> jinja2.Environment
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["number"] = format_number
-    environment.globals["states"] = states
     return environment
 
 
-def _render(environment: jinja2.Environment, template: str, **values: Any) -> bytes:
-    return show_unsafe(environment.get_template(template).render(**values)).encode()
+def _render(template: str, **values: Any) -> bytes:
+    return show_unsafe(_prepare_templates().get_template(template).render(**values)).encode()
 
 
-def _write_submission(environment: jinja2.Environment, submission: Submission) -> dict[str, bytes]:
+def _write_submission(
+    submission: Submission, states: Mapping[str, Verification]
+) -> dict[str, bytes]:
     """The page of a submission and the submission itself, by their names."""
     manifest, name = submission.manifest, submission.digest[:16]
     study = manifest.get("study") or {key: manifest[key] for key in ("explainers", "metrics")}
-    values = {"submission": submission, "configuration": _write_yaml(study)}
-    page = _render(environment, "submission_page.html", **values, ups="../")
+    values = {"submission": submission, "states": states, "configuration": _write_yaml(study)}
+    page = _render("submission_page.html", **values, ups="../")
     return {f"submissions/{name}.html": page, f"submissions/{name}.json": submission.content}
 
 

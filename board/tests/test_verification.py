@@ -43,6 +43,15 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return loaded
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """With one job of each explainer and metric, and no others."""
+    folder = tmp_path_factory.mktemp("small")
+    run(folder, samples=3, sanity=False)
+    loaded: dict[str, Any] = json.loads(make_submission(folder, folder / "a.json").content)
+    return loaded
+
+
 def verify(content: dict[str, Any], jobs: int = 14, **options: Any) -> Verification:
     return verify_submission(parse_submission(seal(content)), jobs, **options)
 
@@ -110,11 +119,11 @@ def widen(job: dict[str, Any]) -> None:
     ],
 )
 def test_other_numbers_are_found(
-    content: dict[str, Any], edit: Callable[[dict[str, Any]], None]
+    small: dict[str, Any], edit: Callable[[dict[str, Any]], None]
 ) -> None:
-    changed = copy.deepcopy(content)
+    changed = copy.deepcopy(small)
     edit(changed)
-    found = verify(changed)
+    found = verify(changed, 6)
     assert found.state == "differs"
     assert "different" in found.text
     assert found.share == 1.0

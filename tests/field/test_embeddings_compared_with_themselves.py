@@ -43,13 +43,11 @@ def make_network(seed: int, activation: type[nn.Module]) -> nn.Module:
 
 def measure_distances(module: nn.Module, x: Tensor, directions: Tensor, least: float) -> Tensor:
     """The first size along each of the `directions` `(M, d)` at which the cosine is below `least`."""
-    reference = module(x)
-    sizes = torch.logspace(-2, 2, 400)
-    first = torch.full((len(directions),), math.inf)
-    for size in sizes.flip(0):
-        cosine = nn.functional.cosine_similarity(module(x + size * directions), reference)
-        first = torch.where(cosine < least, size, first)
-    return first
+    sizes = torch.logspace(-1, 1, 200)
+    points = x + sizes[:, None] * directions[:, None]
+    beyond = nn.functional.cosine_similarity(module(points), module(x), dim=-1) < least
+    first = sizes[beyond.int().argmax(1)]
+    return torch.where(beyond.any(1), first, math.inf)
 
 
 def search_long(module: nn.Module, x: Tensor, least: float) -> float:
@@ -72,7 +70,7 @@ def search_long(module: nn.Module, x: Tensor, least: float) -> float:
 @pytest.mark.parametrize("attack", ["fmn", "fmn:steps=8,second=12,polish=2", "alma", "ddn"])
 def test_identity_in_closed_form(attack: str, bounds: tuple[float, float]) -> None:
     """A vector leaves the cone around itself at a right angle to the cone: `||x|| sin(arccos(least))`."""
-    for features in (2, 5, 50):
+    for features in (2, 50):
         inputs = torch.rand(3, features, generator=torch.Generator().manual_seed(2)) + 0.5
         found = get_attack(attack).minimise(
             make_model(make_linear(torch.eye(features)), bounds), inputs, None, None
@@ -120,7 +118,7 @@ def test_networks_against_a_long_search(seed: int) -> None:
 
 def test_c_eval_of_fixed_features_in_closed_form() -> None:
     """With one of three features held, the least change is that in the plane of the other two, found by a scan."""
-    inputs = torch.rand(6, 3, generator=torch.Generator().manual_seed(2)) + 0.5
+    inputs = torch.rand(3, 3, generator=torch.Generator().manual_seed(2)) + 0.5
     model = make_model(make_linear(torch.eye(3)), WIDE)
     angles = torch.linspace(0, 2 * math.pi, 1001)
     for attack in ("fmn", "alma", "ddn"):

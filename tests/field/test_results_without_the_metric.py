@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import torch
 
 import standfast
 from standfast.metrics import CorruptionCurve, Metric, WorstCase
+from standfast.metrics import metrics as registry
 from standfast.results import StoredResults
 from standfast.study.store import Store
 from standfast.value_spec import ValueSpec
@@ -39,17 +41,6 @@ class Wobble(Metric):
         return Result(**probe.common_fields(self), value=probe.maps.flatten(1)[:, 0].double().abs())
 
 
-def run(out):
-    import torch
-
-    torch.manual_seed(0)
-    model = standfast.Model(torch.nn.Linear(4, 2), bounds=(-1.0, 1.0), device="cpu")
-    data = torch.linspace(-1, 1, 24).reshape(6, 4)
-    standfast.evaluate(model, ["saliency", "input_x_gradient"], data, [Wobble()], out=out, progress=False)
-
-
-if __name__ == "__main__":
-    run(__import__("sys").argv[1])
 """
 
 
@@ -63,10 +54,15 @@ def run_python(*command: str, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wobbly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of a metric that only another process had."""
+    """Results of a metric that is not registered any more."""
     folder = tmp_path_factory.mktemp("wobbly")
     (folder / "wobbly.py").write_text(PLUGIN)
-    run_python("wobbly.py", str(folder / "out"), cwd=folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_entries", {**registry._entries})
+        patch.syspath_prepend(folder)
+        metric = importlib.import_module("wobbly").Wobble()
+        make_results(folder / "out", [metric], sanity=3)
+    del sys.modules["wobbly"]
     return folder / "out"
 
 
@@ -89,14 +85,23 @@ def test_a_metric_that_is_not_installed_is_read_as_it_declared(
     assert page.count("This metric is not installed here") == 1
 
 
-def make_results(folder: Path, metrics: list[Metric]) -> standfast.Results:
+def make_results(
+    folder: Path, metrics: list[Metric], sanity: bool | int = False
+) -> standfast.Results:
     torch.manual_seed(0)
     model = standfast.Model(torch.nn.Linear(4, 2), bounds=(-1.0, 1.0), device="cpu")
     data = torch.linspace(-1, 1, 24).reshape(6, 4)
     explainers = ["saliency", "input_x_gradient"]
     return standfast.evaluate(
-        model, explainers, data, metrics, out=folder, progress=False, sanity=False
+        model, explainers, data, metrics, out=folder, progress=False, sanity=sanity
     )
+
+
+@pytest.fixture(scope="module")
+def of_worst_cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("worst") / "out"
+    make_results(folder, [WorstCase(standfast.LinfBall(0.1), budget=20)])
+    return folder
 
 
 def make_old(folder: Path) -> None:
@@ -173,8 +178,10 @@ READING = {"title": "a", "axis": "b", "direction": "higher"}
         None,
     ],
 )
-def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage: Any) -> None:
-    make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
+def test_a_damaged_entry_of_the_manifest_is_one_sentence(
+    of_worst_cases: Path, tmp_path: Path, damage: Any
+) -> None:
+    shutil.copytree(of_worst_cases, tmp_path / "out")
     store = Store(tmp_path / "out")
     manifest = store.manifest()
     (about,) = manifest["metrics"].values()
@@ -187,8 +194,10 @@ def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage:
 @pytest.mark.parametrize(
     "changed", [{"column": "status"}, {"only": ["status"]}, {"censored": "job"}]
 )
-def test_a_column_that_holds_no_numbers_is_named(tmp_path: Path, changed: dict[str, Any]) -> None:
-    make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
+def test_a_column_that_holds_no_numbers_is_named(
+    of_worst_cases: Path, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    shutil.copytree(of_worst_cases, tmp_path / "out")
     store = Store(tmp_path / "out")
     manifest = store.manifest()
     (about,) = manifest["metrics"].values()

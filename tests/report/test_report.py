@@ -178,8 +178,11 @@ def test_inputs_of_every_shape_are_drawn(builder: Builder, shape: tuple[int, ...
     assert_whole(page)
 
 
-def test_the_same_results_give_the_same_bytes(whole: tuple[Builder, str], tmp_path: Path) -> None:
-    builder, page = whole
+def test_the_same_results_give_the_same_bytes(builder: Builder, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        builder.worst(name, [0.3, 0.5, 0.2])
+        builder.other(name, [1.0, 2.0, 3.0])
+    page = builder.page()
     again = tmp_path / "deep" / "report.html"
     assert load_results(str(builder.store.folder.address)).to_html(again) == again
     assert again.read_text(encoding="utf-8") == page

@@ -157,13 +157,13 @@ def test_the_test_against_controls_equals_scipy_s() -> None:
 
 
 def test_the_claim_keeps_its_level_whichever_control_is_best() -> None:
-    """An explainer as good as the best of three controls: 5% of 600 data sets at most show it to be better."""
+    """An explainer as good as the best of three controls: 5% of 300 data sets at most show it to be better."""
     generator, shown = np.random.default_rng(7), 0
-    for _ in range(600):
+    for _ in range(300):
         values = generator.normal(size=(12, 4)) + np.array([0.0, 0.0, 0.0, -3.0])
         (test,) = compare_with_controls(values, ["a", "b", "c", "d"], ["b", "c", "d"], "higher")
         shown += test.verdict == "beats"
-    assert shown <= scipy.stats.binom.isf(1e-4, 600, 0.05)
+    assert shown <= scipy.stats.binom.isf(1e-4, 300, 0.05)
 
 
 def test_few_samples_and_missing_values() -> None:

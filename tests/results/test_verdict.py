@@ -398,7 +398,7 @@ def check_army(found: standfast.Results) -> None:
 
 @pytest.fixture(scope="module")
 def army() -> standfast.Results:
-    return evaluate_army(0)
+    return evaluate_army(0, count=16)
 
 
 def test_no_bad_explainer_is_best_or_shown(army: standfast.Results) -> None:

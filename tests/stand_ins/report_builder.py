@@ -296,8 +296,17 @@ def base(status: list[str], start: int = 0) -> dict[str, Any]:
     }
 
 
-def study(folder: Path, samples: int = 8, explainers: int = 3) -> Builder:
-    """Two data sets, two models, several explainers, four labels: values that are told apart, some censored."""
+#: two data sets and two models
+PAIRS = (("digits", "lenet"), ("digits", "wide net"), ("series", "lenet"))
+
+
+def study(
+    folder: Path,
+    samples: int = 8,
+    explainers: int = 3,
+    pairs: Sequence[tuple[str, str]] = PAIRS,
+) -> Builder:
+    """Pairs of data and model, several explainers, four labels: values that are told apart, some censored."""
     builder, rng = Builder(folder), np.random.default_rng(0)
     names = [
         "saliency",
@@ -307,7 +316,7 @@ def study(folder: Path, samples: int = 8, explainers: int = 3) -> Builder:
         "guided backprop",
         "random",
     ][:explainers]
-    for data, model in (("digits", "lenet"), ("digits", "wide net"), ("series", "lenet")):
+    for data, model in pairs:
         shape = (2, 12) if data == "series" else (1, 6, 6)
         for place, name in enumerate(names):
             where = {"data": data, "model": model}

@@ -7,7 +7,8 @@ import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from standfast.checks.decision import (
     Decisions,
@@ -17,6 +18,9 @@ from standfast.checks.decision import (
     format_text,
 )
 from standfast.report.words import make_environment
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: the version of the JSON form
 SCHEMA = 1
@@ -43,12 +47,17 @@ def fill_page(name: str, package: str = "standfast.evidence", **values: Any) -> 
     >>> fill_page("README.md", version="1", date="2026-11-27", title="a|b", decided=False)[17:84]
     'Made by standfast 1 on 2026-11-27 from the results of a study: a\\\\|b'
     """
+    return _prepare_pages(package).get_template(name).render(values)
+
+
+@cache
+def _prepare_pages(package: str) -> jinja2.Environment:
+    """Jinja for the Markdown of a package, which keeps what it has compiled."""
     # Markdown is no HTML; cells are escaped below
     pages = make_environment(autoescape=False, package=package)
-    pages.filters["cell"] = (
-        escape_markdown  # escapes what comes from elsewhere, as Markdown needs it
-    )
-    return pages.get_template(name).render(values)
+    # escapes what comes from elsewhere, as Markdown needs it
+    pages.filters["cell"] = escape_markdown
+    return pages
 
 
 def escape_markdown(text: str) -> str:

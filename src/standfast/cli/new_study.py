@@ -11,8 +11,9 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from ruamel.yaml import YAML
@@ -31,6 +32,9 @@ from standfast.study.file.spec import study_from
 from standfast.tasks import Decision
 from standfast.tasks.decision import is_rule
 from standfast.zoo.programs import PICKLES
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: enough for paired tests to decide something
 SAMPLES = 24
@@ -260,12 +264,9 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     for bound in map(torch.as_tensor, samples.bounds):
         if bound.numel() == 1:
             bounds.append(float(bound))
-    # YAML is no HTML
-    environment = make_environment(autoescape=False, package="standfast.cli")
-    environment.filters["flow"] = _flow
     # a tuple of one has a comma
     sides = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-    return environment.get_template("study.yaml").render(
+    return _read_template().render(
         study=study,
         model=setting.model,
         data=setting.data,
@@ -282,6 +283,14 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
         reach=setting.reach,
         metrics=[(name, _describe(name, "metrics")) for name in setting.metrics],
     )
+
+
+@cache
+def _read_template() -> jinja2.Template:
+    # YAML is no HTML
+    environment = make_environment(autoescape=False, package="standfast.cli")
+    environment.filters["flow"] = _flow
+    return environment.get_template("study.yaml")
 
 
 def _describe(text: str, kind: str) -> str:

@@ -24,8 +24,7 @@ _SHOWN = 3
 def write_cards(results: StoredResults) -> dict[str, bytes]:
     """The cards of a pack as pages and as JSON, by the names of their files; none without the metric `reasons`."""
     files: dict[str, bytes] = {}
-    for number, card in enumerate(_read_cards(results), start=1):
-        name = f"cards/{number:03}-sample-{card.sample}"
+    for name, card in _name_cards(results):
         files[f"{name}.json"] = _dump(card)
         files[f"{name}.html"] = render_card(card).encode()
     return files
@@ -42,14 +41,18 @@ def find_false_cards(
             names.append(name)
     if not names:
         return {}
-    expected = {
-        name: content for name, content in write_cards(results).items() if name.endswith(".json")
-    }
+    expected = {f"{name}.json": _dump(card) for name, card in _name_cards(results)}
     problems = {name: "missing" for name in expected if name not in names}
     for name in names:
         if expected.get(name) != read_file(folder / name):
             problems[name] = "not what the stored draws give"
     return problems
+
+
+def _name_cards(results: StoredResults) -> Iterator[tuple[str, Card]]:
+    """The cards of a pack with their places in it, without the ends of files."""
+    for number, card in enumerate(_read_cards(results), start=1):
+        yield f"cards/{number:03}-sample-{card.sample}", card
 
 
 def _dump(card: Card) -> bytes:

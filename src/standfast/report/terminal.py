@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from standfast.report.facts import collect_facts, find_words
 from standfast.report.next_steps import PrintedStep, describe_endings, describe_steps, write_steps
@@ -27,6 +29,9 @@ from standfast.results.quality import Quality
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: characters of a line of an explainer's name
 _NAME = 20
@@ -121,14 +126,18 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
 
 def format_html(results: StoredResults) -> str:
     """The same as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
-    template = make_environment().get_template("notebook.html")
-    return template.render(
+    return _read_notebook_template().render(
         beginning=describe_neighbourhood(results),
         matrices=_make_matrices(results),
         endings=_list_endings(results),
         write=_write_cell,
         say=say,
     )
+
+
+@cache
+def _read_notebook_template() -> jinja2.Template:
+    return make_environment().get_template("notebook.html")
 
 
 def _format_paragraph(sentences: Sequence[str], width: int) -> list[str]:

@@ -87,7 +87,6 @@ def run_init(model: Any, frame: Any, labels: Any, **options: Any) -> dict[str, A
         (["00123", "04567", "10115"], False),
         (["00123", "04567", "10115"], True),
         (["10115", "20095", "80331"], False),
-        (["10115", "20095", "80331"], True),
         (["1.10", "1.2", "1.20"], False),
         (["True", "False", "maybe"][:2], False),
     ],

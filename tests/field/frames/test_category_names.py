@@ -65,7 +65,7 @@ METRICS = {
     "aopc of a constant": {"replacement": "constant"},
     "corruption_curve": {"samples": 3},
     "corruption_curve of a constant": {"replacement": "constant"},
-    "data_sensitivity_consistency": {},
+    "data_sensitivity_consistency": {"masks": 30, "permutations": 19, "resamples": 10},
     "seed_agreement": {"seeds": 3},
 }
 

@@ -44,14 +44,14 @@ OTHERS = {
     "everything": ROW.assign(income=400.0, children=9, job="pilot", country="FR", active=False),
 }
 METRICS = [
-    "worst_case:budget=12",
+    "worst_case:budget=6",
     "aopc:samples=1",
-    "max_sensitivity:samples=3",
+    "max_sensitivity:samples=2",
     "corruption_curve:samples=1",
 ]
 EXPLAINERS = [
-    "lime:samples=24",
-    "kernel_shap:samples=24",
+    "lime:samples=12",
+    "kernel_shap:samples=12",
     "shapley_sampling:permutations=2",
     "occlusion",
 ]
@@ -78,9 +78,8 @@ class Rule:
 
 def evaluate(rows: pd.DataFrame, **options: Any) -> pd.DataFrame:
     """The values of the first row."""
-    result = standfast.evaluate(
-        Rule(), EXPLAINERS, rows, METRICS, reference=TRAIN, sanity=False, progress=False, **options
-    )
+    options |= {"sanity": False, "controls": False, "progress": False}
+    result = standfast.evaluate(Rule(), EXPLAINERS, rows, METRICS, reference=TRAIN, **options)
     values = result.frame().to_pandas()
     of_first = values[values["sample"] == 0]
     return of_first.set_index(["label", "explainer"])["value"].astype(float).sort_index()
@@ -95,10 +94,8 @@ def test_a_row_has_the_same_numbers_beside_any_others(changes: str) -> None:
     )
     alone = evaluate(ROW, **given)
     assert alone.notna().mean() > 0.8
-    for others in (OTHERS["a missing cell"], pd.concat(OTHERS.values())):
-        pd.testing.assert_series_equal(
-            evaluate(pd.concat([ROW, others]), **given), alone, rtol=1e-12
-        )
+    rows = pd.concat([ROW, *OTHERS.values()])
+    pd.testing.assert_series_equal(evaluate(rows, **given), alone, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,11 +95,18 @@ def read_values(results: Results, name: str) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
-    """The values of each explainer in a study without the culprit."""
-    names = ["saliency", "victim"]
-    results = run(tmp_path_factory.mktemp("alone"), names, InProcess())
-    return {name: read_values(results, name) for name in names}
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a study without the culprit."""
+    made = tmp_path_factory.mktemp("alone")
+    run(made, ["saliency", "victim"], InProcess())
+    return made
+
+
+@pytest.fixture(scope="module")
+def alone(folder: Path) -> dict[str, list[float]]:
+    """The values of each explainer in this study."""
+    results = load_results(folder)
+    return {name: read_values(results, name) for name in ("saliency", "victim")}
 
 
 @pytest.mark.usefixtures("quick_workers")
@@ -141,13 +149,13 @@ def test_one_process_does_bundled_explainers_first_and_says_that_others_share_it
     "environment", [{}, {"isolated": [1]}, {"isolated": {"victim": "yes"}}, None]
 )
 def test_of_jobs_of_which_nothing_is_known_it_does_not_say_that_they_were_isolated(
-    environment: dict[str, Any] | None, tmp_path: Path
+    environment: dict[str, Any] | None, folder: Path, tmp_path: Path
 ) -> None:
     """Such as those of an older version, or of a manifest that somebody changed."""
-    run(tmp_path, ["saliency", "victim"], InProcess())
-    store = Store(tmp_path)
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    store = Store(changed)
     store.write_manifest({**store.manifest(), "environment": environment})
-    again = run(tmp_path, ["saliency", "victim"], Processes(2))
+    again = run(changed, ["saliency", "victim"], Processes(2))
     assert again.manifest["environment"]["isolated"] == {"victim": False}
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
-import subprocess
+import os
+import resource
 import sys
 import warnings
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
+from quick_processes import QuickContext
 from torch import Tensor, nn
 
 import standfast
@@ -18,6 +23,7 @@ from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Deletion, Typos
 from standfast.neighbourhoods.text import decode_word
 from standfast.question.texts import check_change
+from standfast.study.file.spec import load_study
 from standfast.texts import encode_texts, network, split_words
 
 PICTURE = "x" * 30_000
@@ -45,13 +51,6 @@ def build():
     torch.manual_seed(0)
     return standfast.TextModel(Bag(), standfast.data.word_vectors(), device="cpu")
 """
-MEASURE = """
-import resource
-from standfast.study.file.spec import load_study
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-load_study("s.yaml").grid()
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
 
 
 class Bag(nn.Module):
@@ -76,16 +75,31 @@ def encode(*texts: str) -> Tensor:
     return encode_texts([split_words(text) for text in texts])
 
 
+def measure_memory(folder: Path, answers: Connection) -> None:
+    """Send how many MB more the process has after it has read the study, and what it has said."""
+    os.chdir(folder)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        load_study("s.yaml").grid()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answers.send(((after - before) // 1024, said.getvalue()))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in kB there")
 def test_a_small_file_takes_small_memory(tmp_path: Path) -> None:
     lines = [{"text": f"a nice film {PICTURE}"}, {"text": "a dull film it was"}]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "s.yaml").write_text(STUDY)
     (tmp_path / "build.py").write_text(BUILD)
-    command = [sys.executable, "-B", "-c", MEASURE]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 500  # MB; candidates of all letters would take 2,700
-    assert "1 word of more than 256 letters" in done.stderr
+    context = QuickContext()
+    mine, its = context.Pipe()
+    process = context.Process(measure_memory, (tmp_path, its), "measure")
+    process.start()
+    its.close()
+    megabytes, said = mine.recv()
+    process.join()
+    assert megabytes < 500  # candidates of all letters would take 2,700
+    assert "1 word of more than 256 letters" in said
 
 
 def test_words_are_misspelt_up_to_a_length() -> None:

@@ -108,14 +108,14 @@ def make_unvaried() -> Card:
     )
 
 
-def make_image(side: int = 28, top: int = 78, channels: int = 1) -> Card:
+def make_image(side: int = 28, top: int = 78, channels: int = 1, count: int = 60) -> Card:
     """A blob whose middle holds."""
     rows, columns = np.indices((side, side)) / side
     blob = np.exp(-((rows - 0.4) ** 2 + (columns - 0.5) ** 2) / 0.02)
     edge = -0.7 * np.exp(-((rows - 0.8) ** 2 + (columns - 0.7) ** 2) / 0.01)
     rng = np.random.default_rng(3)
     origin = (blob + edge).ravel()
-    maps = origin + 0.1 * rng.normal(size=(60, side * side))
+    maps = origin + 0.1 * rng.normal(size=(count, side * side))
     wanted = Wanted(top, 0.9, shares_places=True)
     row = {"value": 0.8, "low": 0.78, "high": 0.83}
     given = draw(0, maps, wanted, origin, explainer="grad_cam", varied=("measurement",), row=row)

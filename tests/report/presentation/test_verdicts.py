@@ -45,13 +45,19 @@ def verdict(
 
 def say(macro: str, view: MetricResults) -> str:
     """A sentence of a metric about a view."""
+    (said,) = say_each([macro], view)
+    return said
+
+
+def say_each(macros: Sequence[str], view: MetricResults) -> list[str]:
+    """Sentences of a metric about a view, which is summarised once."""
     presentation = presentation_of(view.metric)
     configured = ConfiguredMetric(
         "label", view.metric, view.options, view.spec.direction, False, view.spec, {}
     )
     found = summarise_metric(view, configured, None)
-    said: str = getattr(words_of(presentation), macro)(collect_facts(found, view))
-    return said
+    facts = collect_facts(found, view)
+    return [getattr(words_of(presentation), macro)(facts) for macro in macros]
 
 
 def worst(
@@ -84,8 +90,7 @@ def test_every_metric_asks_and_answers(name: str, names: list[str], controls: li
         for each in [*names, *controls]
     }
     view = make_view(name, options, columns)
-    for macro in ("verdict", "caution", "remark"):
-        text = say(macro, view)
+    for text in say_each(["verdict", "caution", "remark"], view):
         assert len(text) < 400
         assert not set(text) & set("{}")
         assert "nan" not in text

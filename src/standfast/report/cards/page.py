@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from standfast.report.cards.words import describe_card
 from standfast.report.page.names import allow_breaks, show_unsafe
 from standfast.report.words import make_environment
 from standfast.results.reasons import Card
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: from so many rows on the print is smaller
 _DENSE = 9
@@ -54,8 +58,6 @@ def render_card(
         digests: what identifies the model, the data and the software, by name; None for those of the card.
         text: whether features are the words of a text; None to find out.
     """
-    environment = make_environment()
-    environment.filters["breakable"] = allow_breaks
     words = describe_card(card)
     rows = make_rows(card, words)
     if card.decided and card.chance < 1:
@@ -101,7 +103,15 @@ def render_card(
         "digests": _list_digests(card.digests if digests is None else digests),
         **pictures,
     }
-    return show_unsafe(environment.get_template("cards/card.html").render(context).lstrip())
+    return show_unsafe(_read_template().render(context).lstrip())
+
+
+@cache
+def _read_template() -> jinja2.Template:
+    """The template of all cards, which Jinja compiles once."""
+    environment = make_environment()
+    environment.filters["breakable"] = allow_breaks
+    return environment.get_template("cards/card.html")
 
 
 def write_card(card: Card, path: str | Path, **parts: Any) -> Path:

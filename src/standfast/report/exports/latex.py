@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set
+from functools import cache
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from standfast.errors import check
 from standfast.report.words import make_environment
@@ -12,6 +14,9 @@ from standfast.results import StoredResults
 from standfast.results.formatting import format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 from standfast.value_spec import ValueSpec
+
+if TYPE_CHECKING:
+    import jinja2
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
 #: marks of explainers that do not pass the sanity checks, and of values that are not shown to be worse than the best
@@ -83,8 +88,7 @@ def to_latex(
         groups.append((escape(f"{data}, {model}"), lines))
     estimates = [row.estimate for row in rows if row.estimate is not None]
     coverages = [estimate.coverage for estimate in estimates if estimate.low is not None]
-    environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
-    return environment.get_template("table.tex").render(
+    return _read_template().render(
         samples=_describe_counts({estimate.count for estimate in estimates}),
         coverage=min(coverages, default=None) if intervals else None,
         verdicts={row.standing for row in rows},
@@ -95,6 +99,12 @@ def to_latex(
         head=_fill_head(specs),
         groups=groups,
     )
+
+
+@cache
+def _read_template() -> jinja2.Template:
+    environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
+    return environment.get_template("table.tex")
 
 
 def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:

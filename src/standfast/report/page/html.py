@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
 from standfast.report.facts import find_words
@@ -41,6 +42,9 @@ from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, StoredResults, find_metric_class
 from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, SummaryRow
+
+if TYPE_CHECKING:
+    import jinja2
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -216,13 +220,19 @@ def _split_evenly(metrics: Sequence[MetricSummary]) -> list[Sequence[MetricSumma
 
 def build_page(results: StoredResults) -> str:
     """The whole report as one HTML document."""
-    environment = make_environment()
-    environment.filters["breakable"] = allow_breaks
     # names are looked up, so they are replaced before; the page as a whole is looked at once more below
     results = with_safe_names(results)
-    environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
+    return show_unsafe(_read_template().render(_make_context(results)))
+
+
+@cache
+def _read_template() -> jinja2.Template:
+    """The template of all pages: Jinja keeps what it has compiled in its environment, so there is one."""
+    environment = make_environment()
+    environment.filters["breakable"] = allow_breaks
     environment.filters["shown"] = format_value
-    return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
+    environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
+    return environment.get_template("report.html")
 
 
 def _make_context(results: StoredResults) -> dict[str, Any]:

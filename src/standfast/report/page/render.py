@@ -75,13 +75,11 @@ class RenderedChart:
 
 def render_for_page(chart: Chart, number: int) -> RenderedChart:
     """Render a chart for the page; `number` makes the ids of the drawing unique."""
-    import vl_convert
-
     # the page has one legend for all charts of explainers
     legend = {"disable": bool(chart.key)}
     config = {**CONFIG, "legend": {**CONFIG["legend"], **legend}}
     static = _complete(_without_hover(chart.spec), WIDTH, config)
-    svg = vl_convert.vegalite_to_svg(_themed(json.dumps(static)), allowed_base_urls=[])
+    svg = _draw(_themed(json.dumps(static)))
     spec = json.dumps(
         _complete(chart.spec, "container", {"legend": legend}),
         separators=(",", ":"),
@@ -94,6 +92,15 @@ def render_for_page(chart: Chart, number: int) -> RenderedChart:
     )
     texts = (chart.alt, chart.caption, chart.heading)
     return RenderedChart(_slim(svg, number), escape_script(_themed(spec)), *texts, key)
+
+
+# a report that is written again, or packed, has the same charts
+@functools.lru_cache(maxsize=128)
+def _draw(spec: str) -> str:
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return svg
 
 
 def shared_config() -> str:

@@ -48,12 +48,26 @@ class CodeNames:
         loaded_names = {name for pair in self.loaded for name in pair}
         if loaded_names.intersection(_IMPORTERS):
             names |= set(filter(_may_be_module, self.texts))
+        # before a module, Python runs the packages that it is in
+        names |= {outer for name in names for outer in _list_packages(name)}
         return tuple(sorted(names - {""}))
 
 
 def _may_be_module(text: str) -> bool:
     """Whether a text can be the name of a module."""
     return all(part.isidentifier() for part in text.split("."))
+
+
+def _list_packages(name: str) -> list[str]:
+    """The packages that a module is in, by its name.
+
+    >>> _list_packages("a.b.c"), _list_packages("a.py")
+    (['a', 'a.b'], [])
+    """
+    if name.endswith(".py"):  # the path of a file
+        return []
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 def _resolve(level: int, module: str, package: str) -> str:

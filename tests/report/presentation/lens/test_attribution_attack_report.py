@@ -95,14 +95,12 @@ def largest(map_: Array, k: int) -> set[tuple[int, ...]]:
     return set(sorted(np.ndindex(map_.shape), key=lambda place: -map_[place])[:k])  # stable
 
 
-def distance(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    return -1 if a == b else max(abs(x - y) for x, y in zip(a, b, strict=True))
-
-
 def near(chosen: set[tuple[int, ...]], w: int, shape: tuple[int, ...]) -> set[tuple[int, ...]]:
-    return {
-        place for place in np.ndindex(shape) if any(distance(place, other) <= w for other in chosen)
-    }
+    """The positions of the windows around those that are chosen."""
+    seen = np.zeros(shape, dtype=bool)
+    for place in chosen:
+        seen[tuple(slice(max(at - w, 0), at + w + 1) for at in place)] = True
+    return where(seen)
 
 
 def where(mask: Array) -> set[tuple[int, ...]]:
