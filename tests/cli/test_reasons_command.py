@@ -43,7 +43,7 @@ CUSTOMER = (
     "customers.csv",
     "--trust",
     "--draws",
-    "45",
+    "12",
     "--top",
     "2",
 )

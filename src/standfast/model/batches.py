@@ -160,7 +160,12 @@ def count_fitting(bytes_of_row: int, device: torch.device, kind: Kind) -> int:
 
 
 class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of everything that is computed inside."""
+    """Counts the bytes of everything that is computed inside, where compiled modules must run as they were written."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Otherwise torch would load its compiler, which takes seconds, only to keep it away from here."""
+        return False
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

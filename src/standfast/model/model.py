@@ -847,7 +847,7 @@ class Model:
         The number follows from the module and the shape alone, and not from a measured time: the last digits of
         results depend on the size of the batches, and a search may take another way from there.
         """
-        with self.session(), CountBytes() as counted:
+        with self.session(), run_eagerly(), CountBytes() as counted:
             try:
                 with torch.no_grad():
                     self.forward(sample.clone())
