@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,16 @@ from standfast.study import provenance
 from standfast.testing import SHAPES, small_net
 
 __all__ = ["SHAPES", "small_net"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing is searched for garbage meanwhile: modules, their trees and tests are many objects, and most stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
