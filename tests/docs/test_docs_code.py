@@ -30,15 +30,15 @@ SMALLER = {
         '"aopc"': '"aopc:samples=1,steps=5"',
     },
     "docs/c-eval.md": {
-        "[:20]": "[:2]",
+        "[:20]": "[:1]",
         "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")',
         "[standfast.metrics.CEval()]": '["c_eval:preset=quick"]',
     },
     "docs/controls.md": {"[:12]": "[:2]"},
     "docs/how-to/choose.md": {
-        "[:120]": "[:12]",
+        "[:120]": "[:24]",
         "budget=100": "budget=5",
-        '"aopc"': '"aopc:samples=1,steps=10"',
+        '"aopc"': '"aopc:samples=1,steps=4"',
         "samples=16": "samples=4",
     },
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
