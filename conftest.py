@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,16 @@ def read_imports_of_no_test(
     if Path(file).name.startswith("test_"):
         return ()
     return read(file, digest, module)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing is searched for garbage meanwhile: modules, their trees and tests are many objects, and most stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -85,7 +85,7 @@ def install(arguments: Sequence[str]) -> int:
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        for line in _read_lines(process, timeout=1.0):
+        for line in _read_lines(process, timeout=min(1.0, _SECONDS_BETWEEN_LINES)):
             if line is not None:
                 said.append(line)
                 step = describe_step(line) or step

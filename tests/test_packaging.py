@@ -40,6 +40,7 @@ print(set(sys.modules))
 import torch
 model = standfast.Model(torch.nn.Linear(4, 2), (0, 1), device="cpu")
 standfast.explainers.get("lrp")(model, torch.rand(2, 4))
+model.row_budget(torch.rand(2, 4), count=10**6)
 standfast.LinfBall
 print(set(sys.modules))
 assert set(standfast.__all__) <= set(dir(standfast))

@@ -9,8 +9,9 @@ prints the table of today.
 from __future__ import annotations
 
 import ast
+import gc
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -125,7 +126,8 @@ class Reading:
 def read(file: Path) -> Reading:
     text = file.read_text()
     tree = ast.parse(text)
-    docstrings = list(find_docstrings(tree))
+    every_node = list(ast.walk(tree))
+    docstrings = list(find_docstrings(every_node))
     hidden_lines = {
         line for doc in docstrings for line in range(doc.lineno, (doc.end_lineno or doc.lineno) + 1)
     }
@@ -136,9 +138,7 @@ def read(file: Path) -> Reading:
         if number not in hidden_lines and line.strip() and not line.strip().startswith("#")
     ]
     nodes = [
-        node
-        for node in ast.walk(tree)
-        if id(node) not in hidden_nodes and not isinstance(node, SILENT)
+        node for node in every_node if id(node) not in hidden_nodes and not isinstance(node, SILENT)
     ]
     name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else file.name
     vague: list[str] = []
@@ -146,13 +146,14 @@ def read(file: Path) -> Reading:
     for function in nodes:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             title = f"{name} {function.name}"
-            vague += [f"{title} {local}" for local in sorted(find_locals(function) & VAGUE)]
-            branches[title] = max(branches.get(title, 0), count_branches(function))
+            inside = list(ast.walk(function))
+            vague += [f"{title} {local}" for local in sorted(find_locals(inside) & VAGUE)]
+            branches[title] = max(branches.get(title, 0), count_branches(inside))
     return Reading(len(code), len(nodes), tuple(vague), branches)
 
 
-def find_docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
+def find_docstrings(nodes: Sequence[ast.AST]) -> Iterator[ast.stmt]:
+    for node in nodes:
         if (
             isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             and node.body
@@ -163,9 +164,9 @@ def find_docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
                 yield first
 
 
-def find_locals(function: ast.AST) -> set[str]:
-    """The names that are set anywhere in a function."""
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+def find_locals(nodes: Sequence[ast.AST]) -> set[str]:
+    """The names that are set anywhere among the nodes of a function."""
+    names = [node for node in nodes if isinstance(node, ast.Name)]
     return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
@@ -178,9 +179,9 @@ def count_library_names(text: str) -> int:
     return len(names)
 
 
-def count_branches(function: ast.AST) -> int:
+def count_branches(nodes: Sequence[ast.AST]) -> int:
     total = 1
-    for node in ast.walk(function):
+    for node in nodes:
         if isinstance(node, BRANCHES):
             total += 1
         if isinstance(node, ast.comprehension):
@@ -195,11 +196,13 @@ def count_branches(function: ast.AST) -> int:
 @cache
 def read_rooms() -> dict[str, Reading]:
     """What was counted in each folder of the source, and in the files beside them."""
+    gc.disable()  # the trees are many objects, and each is gone before the next
     files_of_rooms: dict[str, list[Reading]] = {}
     for file in sorted(ROOT.rglob("*.py")):
         parts = file.relative_to(ROOT).parts
         room = parts[0] if len(parts) > 1 else "files beside the rooms"
         files_of_rooms.setdefault(room, []).append(read(file))
+    gc.enable()
     return {room: join(readings) for room, readings in files_of_rooms.items()}
 
 

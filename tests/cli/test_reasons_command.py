@@ -43,7 +43,7 @@ CUSTOMER = (
     "customers.csv",
     "--trust",
     "--draws",
-    "45",
+    "12",
     "--top",
     "2",
 )
@@ -226,7 +226,7 @@ def test_rows_that_are_still_to_be_decided_have_no_label(pipeline: Path) -> None
         "train.csv",
     ]
     arguments += ["--trust", "--top", "2", "--row", "17", "--retrain", "--models", "3"]
-    arguments += ["--minutes", "5", "--out", "card.json"]
+    arguments += ["--draws", "12", "--minutes", "1", "--out", "card.json"]
     code, _, error = call(*arguments, "--label", "outcome")
     assert code == 0, error
     card = json.loads((pipeline / "card.json").read_text())

@@ -27,18 +27,18 @@ SMALLER = {
         "texts[:12]": "texts[:4]",
         "budget=500": "budget=20",
         "budget=100": "budget=20",
-        '"aopc"': '"aopc:preset=quick"',
+        '"aopc"': '"aopc:samples=1,steps=5"',
     },
     "docs/c-eval.md": {
-        "[:20]": "[:2]",
+        "[:20]": "[:1]",
         "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")',
         "[standfast.metrics.CEval()]": '["c_eval:preset=quick"]',
     },
     "docs/controls.md": {"[:12]": "[:2]"},
     "docs/how-to/choose.md": {
         "[:120]": "[:24]",
-        "budget=100": "budget=10",
-        '"aopc"': '"aopc:samples=1,steps=10"',
+        "budget=100": "budget=5",
+        '"aopc"': '"aopc:samples=1,steps=4"',
         "samples=16": "samples=4",
     },
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
@@ -51,6 +51,16 @@ SMALLER = {
     "docs/how-to/reasons.md": {
         "smoothgrad:samples=4": "smoothgrad:samples=2",
         "kernel_shap:samples=64": "kernel_shap:samples=16",
+        "top=1,": "top=1, draws=12,",
+        "LinfBall(4 / 255)": "LinfBall(4 / 255), draws=12",
+    },
+    "docs/how-to/tabular.md": {
+        "budget=30": "budget=10",
+        "budget=60": "budget=10",
+        "permutations=2": "permutations=1",
+        "frame[:3]": "frame[:2]",
+        "samples=200": "samples=40",
+        "x[:4]": "x[:2]",
     },
     "docs/how-to/speed.md": {'"max_sensitivity"]\n': '"max_sensitivity"], seconds=0.5\n'},
     "docs/how-to/text.md": {
@@ -66,7 +76,7 @@ SMALLER = {
     },
     "docs/metrics/c_eval_plot.md": {"[:2]": "[:1]", "steps=10": "steps=3"},
     "docs/metrics/misinterpretation_probability.md": {"particles=50": "particles=10"},
-    "docs/metrics/near_affinity.md": {"[:4]": "[:1]", "steps=10": "steps=3"},
+    "docs/metrics/near_affinity.md": {"[:4]": "[:1]", "steps=10": "steps=2"},
     "docs/studies.md": {'"max_sensitivity"]\n': '"max_sensitivity"], seconds=0.5\n'},
     "docs/tutorial.md": {
         "[:8]": "[:2]",

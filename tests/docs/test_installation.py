@@ -74,9 +74,9 @@ def test_a_line_comes_every_few_seconds(
     """pip says nothing while it unpacks; a program that does the same stands for it."""
     slow = tmp_path / "pip.py"
     slow.write_text(
-        "import time\nprint('Installing collected packages: torch', flush=True)\ntime.sleep(3)\n"
+        "import time\nprint('Installing collected packages: torch', flush=True)\ntime.sleep(0.8)\n"
     )
-    monkeypatch.setattr(install, "_SECONDS_BETWEEN_LINES", 0.5)
+    monkeypatch.setattr(install, "_SECONDS_BETWEEN_LINES", 0.1)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert install.install(["-e", "."]) == 0
     said = capfd.readouterr().out.splitlines()

@@ -144,6 +144,15 @@ def test_a_compiled_function_within_the_module():
         )
 
 
+def test_rows_that_fit_are_counted_without_compiling():
+    calls = []
+    module = make_module()
+    expected = classify(make_module()).row_budget(make_inputs(), count=10**6)
+    module.compile(backend=lambda graph, _inputs: calls.append("compiled") or graph.forward)
+    assert classify(module).row_budget(make_inputs(), count=10**6) == expected
+    assert not calls
+
+
 def test_the_stance_ends_with_the_block():
     calls = []
 

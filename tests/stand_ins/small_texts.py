@@ -170,7 +170,7 @@ def encode(kind: str, texts: list[str]) -> tuple[Tensor, Tensor]:
 
 @cache
 def train_bert(kind: str = "wordpiece", steps: int = 60) -> Any:
-    """A `BertForSequenceClassification` that has learned the bundled reviews, in two seconds. Do not change it.
+    """A `BertForSequenceClassification` that has learned the bundled reviews, in a second. Do not change it.
 
     It is right for four in five of these, or more; they are too few for other reviews.
     """
@@ -184,7 +184,7 @@ def train_bert(kind: str = "wordpiece", steps: int = 60) -> Any:
         torch.manual_seed(0)
         optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3, weight_decay=0.01)
         for _ in range(steps):
-            rows = torch.randperm(len(texts))[:32]
+            rows = torch.randperm(len(texts))[:16]
             loss = F.cross_entropy(
                 network(ids[rows], attention_mask=mask[rows]).logits, labels[rows]
             )

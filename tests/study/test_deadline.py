@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +45,34 @@ def test_an_error_that_arrives_at_the_last_moment_stays_inside() -> None:
         spin(0.0002)
     assert 0 <= ended <= 200
     spin(0.05)
+
+
+def test_an_import_comes_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has loaded stays, and a package of which a half is missing could not be imported again."""
+    lines = ["import time", "for _ in range(20):", "    time.sleep(0.01)", "is_whole = True"]
+    (tmp_path / "slowly_imported.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def load() -> None:
+        importlib.import_module("slowly_imported")
+        spin(60)
+
+    assert not run_within(0.05, load)
+    assert sys.modules.pop("slowly_imported").is_whole
+
+
+def test_a_module_that_calls_while_it_is_imported_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "from test_deadline import run_within, spin",
+        "ended = run_within(0.05, lambda: spin(60))",
+    ]
+    (tmp_path / "calls_at_once.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "test_deadline", sys.modules[__name__])
+    assert importlib.import_module("calls_at_once").ended is False
+    del sys.modules["calls_at_once"]
 
 
 def test_the_outer_of_two_calls_ends_both() -> None:

@@ -120,7 +120,7 @@ def test_shap_explains_by_its_own_words() -> None:
     def explain_by_shap(predict: Any, texts: list[str], classes: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return shap.Explainer(predict, masker)(texts)
+            return shap.Explainer(predict, masker)(texts, max_evals=60)
 
     texts = TEXTS[1:2]
     explained = standfast.explain(model, explain_by_shap, texts, targets=1)
@@ -128,7 +128,7 @@ def test_shap_explains_by_its_own_words() -> None:
         warnings.simplefilter("ignore")
         found = shap.Explainer(
             lambda strings: model.logits([*map(str, strings)]).softmax(1).numpy(), masker
-        )(texts)
+        )(texts, max_evals=60)
     for text, own, values in zip(texts, explained, found.values, strict=True):
         encoded = train_tokenizer("wordpiece").encode(text)
         expected = sum_words(

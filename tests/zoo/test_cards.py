@@ -129,7 +129,17 @@ ATTACKED = [
 ]
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+#: one of each data set; what the others would tell beside it, their weights and accuracies, has tests of its own
+ATTACKED_ALWAYS = ("lenet5-fashion-mnist-pgd", "lenet5-mnist-ig-sum-norm")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ATTACKED_ALWAYS else pytest.mark.slow)
+        for name in ATTACKED
+    ],
+)
 def test_the_accuracy_under_attack_is_that_of_the_card(name: str) -> None:
     about = zoo.card(name)["under_attack"]
     radius, expected = about["radius"], about["test_accuracy"]

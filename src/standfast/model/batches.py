@@ -160,14 +160,18 @@ def count_fitting(bytes_of_row: int, device: torch.device, kind: Kind) -> int:
 
 
 class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of what is computed inside, where compiled modules are to run as they were written."""
+    """Counts the bytes of everything that is computed inside, where compiled modules must run as they were written."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Otherwise torch would load its compiler, which takes seconds, only to keep it away from here."""
+        return False
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = 0
 
-    def count(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function of torch, and count what it returns."""
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         returned = func(*args, **(kwargs or {}))
         results = returned if isinstance(returned, tuple) else (returned,)
         for result, declared in zip(results, func._schema.returns, strict=False):
@@ -176,10 +180,6 @@ class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if is_new:
                 self.bytes += result.numel() * result.element_size()
         return returned
-
-
-# not in the class: torch wraps what stands there, and its wrapper imports the compiler, which takes a second
-CountBytes.__torch_dispatch__ = CountBytes.count  # type: ignore[assignment, method-assign]
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 import threading
 from collections.abc import Callable
 
 #: an error that a callback has swallowed is raised again after so many seconds
 _SECONDS_BETWEEN_TRIES = 10.0
+#: and what is being imported is asked for again after so many
+_SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class TimeIsUp(BaseException):
@@ -46,6 +49,9 @@ class _Watch:
                 # it may have been closed while this thread waited for the lock
                 if self._closed.is_set():
                     return
+                if _is_importing(self._thread):
+                    seconds = _SECONDS_BETWEEN_LOOKS
+                    continue
                 self.expired = True
                 _set_pending(self._thread, TimeIsUp)
             seconds = _SECONDS_BETWEEN_TRIES
@@ -54,8 +60,8 @@ class _Watch:
 def run_within(seconds: float, function: Callable[[], None]) -> bool:
     """Call a function, and end it after so many seconds as if its next line raised an error.
 
-    What runs in C, such as a single pass of a network, comes to its end before that. Ctrl-C ends a function in the same
-    way, so all that puts something back afterwards does.
+    What runs in C, such as a single pass of a network, comes to its end before that, and so does an import. Ctrl-C ends
+    a function in the same way, so all that puts something back afterwards does.
 
     Returns:
         Whether it came to its end.
@@ -84,6 +90,17 @@ def run_within(seconds: float, function: Callable[[], None]) -> bool:
             raise
         return False
     return True
+
+
+def _is_importing(thread: int) -> bool:
+    """Whether the call imports something: ended there, half a package would be left to the rest of the process."""
+    frame = sys._current_frames().get(thread)
+    # the call itself may be part of an import, as in a module that evaluates when it is loaded
+    while frame is not None and frame.f_code is not run_within.__code__:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _set_pending(thread: int, error: type[BaseException] | None) -> None:
