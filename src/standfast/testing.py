@@ -462,7 +462,7 @@ def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
     torch.Size([3, 4])
     """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         body: list[nn.Module]
         if len(shape) == 3:
             convolution: nn.Module = nn.Conv2d(shape[0], 6, 3, padding=1)
@@ -484,7 +484,7 @@ def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn
     torch.Size([3, 4])
     """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return _SmallTransformer(shape, classes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from defaults import FILE, find_changes, list_defaults
@@ -24,8 +25,24 @@ CASES = {
     (group, name): case for group in GROUPS for name, case in list_cases(group, Path()).items()
 }
 
+#: Searches with drafts and subset simulations take longest. Of the nine pairs of an event and a neighbourhood these run
+#: always, and the others with the slow tests: each event and each neighbourhood is there once.
+QUICK_PAIRS = ("changed_explanation LinfBall", "changed_class L2Ball", "misclassification Rotation")
 
-@pytest.mark.parametrize(("group", "name"), CASES)
+
+def takes_long(name: str) -> bool:
+    is_of_pairs = name.startswith(("worst_case draft ", "misinterpretation_probability subset "))
+    return is_of_pairs and not any(pair in name for pair in QUICK_PAIRS)
+
+
+def mark_slow_cases() -> list[Any]:
+    return [
+        pytest.param(group, name, marks=[pytest.mark.slow] if takes_long(name) else [])
+        for group, name in CASES
+    ]
+
+
+@pytest.mark.parametrize(("group", "name"), mark_slow_cases())
 def test_numbers_are_those_recorded(group: str, name: str) -> None:
     assert compare(group, {name: compute(CASES[group, name])}) == []
 
