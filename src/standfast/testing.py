@@ -309,7 +309,7 @@ def check_explainer(
     for name in shapes:
         shape = SHAPES[name]
         # more than a batch of 16, so that the last one has to be filled up
-        x = _draw_inputs(shape, 19, device)
+        x = _draw_inputs(shape, 17, device)
         model = _classifier(shape, device, net=net)
         before = x.clone()
         maps = explainer(model, x)
