@@ -211,6 +211,13 @@ def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
     assert torch.equal(found, standfast.explainers.get("random")(model, x).abs())
 
 
+def leave_out_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of such a study takes longer than all else, and is tested in `test_corruption_figures.py`."""
+    monkeypatch.setattr(
+        standfast.Results, "to_html", lambda self, *args, **options: Path("report.html")
+    )
+
+
 # ---- rows for whole data sets ----
 
 
@@ -552,6 +559,7 @@ def test_what_a_study_names_is_made_before_it(
         "tiny", "t", lambda scale: study, (Column("AUC", "area_top"),), make_files=make_files
     )
     monkeypatch.setitem(reproductions._entries, "tiny", Reproduction("t", (part,)))
+    leave_out_pages(monkeypatch)
     (table,) = base.reproduce("tiny", "small", tmp_path / "out", progress=False)
     assert table.failures == 0
     assert table.notes == ["made a network"]
@@ -631,10 +639,7 @@ def test_public_sets_end_to_end(
     monkeypatch.setattr(tables, "FIGURE5_PART", part)
     monkeypatch.setitem(tables._SMALL_TRAINING, "steps", 20)
     monkeypatch.setitem(reproductions._entries, "coarse-figure5", Reproduction("t", (part,)))
-    # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
-    monkeypatch.setattr(
-        standfast.Results, "to_html", lambda self, *args, **options: Path("report.html")
-    )
+    leave_out_pages(monkeypatch)
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
     assert table.rows["network, explainer"].to_list() == [

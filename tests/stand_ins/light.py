@@ -21,7 +21,6 @@ LIGHTER_EXPLAINERS: dict[str, dict[str, Any]] = {
     "context_cite": {"samples": 20},
     "extremal_perturbations": {"steps": 2, "areas": (0.2,)},
     "gradient_shap": {"samples": 3},
-    "integrated_gradients": {"steps": 4},
     "kernel_shap": {"samples": 20},
     "lime": {"samples": 20},
     "rise": {"samples": 20},
