@@ -117,9 +117,7 @@ def test_repeats_differ_and_the_first_is_the_study_without_them(
 
 def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> None:
     explainers = [standfast.explainers.get("saliency"), "gradcam"]
-    found = standfast.evaluate(
-        model, explainers, inputs, METRICS[1:2], **QUIETLY, controls=False
-    )
+    found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], **QUIETLY, controls=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
     for metric in ("aopc:steps=2", standfast.metrics.AOPC(steps=2)):
         alone = standfast.evaluate(

@@ -199,7 +199,9 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
 
 @functools.cache
 def _has_card() -> bool:
-    return torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available()
+    return (
+        torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available()
+    )
 
 
 def raise_power(base: float, exponents: Tensor) -> Tensor:
