@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -312,8 +313,20 @@ COLUMNS: dict[str, tuple[Any, Task]] = {
 }
 
 
-@pytest.mark.parametrize("name", standfast.metrics.names())
-@pytest.mark.parametrize("column", COLUMNS)
+def list_cells() -> list[Any]:
+    """Every column with every metric; two metrics search as c-Eval does, and meet most columns with the slow tests."""
+    cells = []
+    for column, name in itertools.product(COLUMNS, standfast.metrics.names()):
+        is_quick = name not in ("c_eval_plot", "near_affinity") or column in (
+            "regression",
+            "detection",
+        )
+        marks = [] if is_quick else [pytest.mark.slow]
+        cells.append(pytest.param(column, name, id=f"{column}-{name}", marks=marks))
+    return cells
+
+
+@pytest.mark.parametrize(("column", "name"), list_cells())
 def test_every_cell_of_the_table(column: str, name: str) -> None:
     make, task = COLUMNS[column]
     torch.manual_seed(0)
