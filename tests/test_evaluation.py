@@ -48,6 +48,8 @@ METRICS = [
     MaxSensitivity(BALL, samples=5),
     LocalLipschitz(BALL, samples=5),
 ]
+#: of tests that ask nothing of the sanity checks
+QUIETLY: dict[str, Any] = {"progress": False, "sanity": False}
 
 
 def test_explainers_may_come_from_a_generator(model: standfast.Model, inputs: torch.Tensor) -> None:
@@ -79,14 +81,20 @@ def test_results_do_not_depend_on_how_the_work_is_cut(
 ) -> None:
     frames = [
         standfast.evaluate(
-            model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size
+            model,
+            ["saliency"],
+            inputs,
+            METRICS,
+            **QUIETLY,
+            controls=False,
+            samples_per_job=size,
         ).samples.drop("job")
         for size in (1, 2, 5)
     ]
     order = ["label", "explainer", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
     other = standfast.evaluate(
-        model, ["saliency"], inputs, METRICS, progress=False, seed=1
+        model, ["saliency"], inputs, METRICS, **QUIETLY, controls=False, seed=1
     ).samples.drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
 
@@ -94,10 +102,8 @@ def test_results_do_not_depend_on_how_the_work_is_cut(
 def test_repeats_differ_and_the_first_is_the_study_without_them(
     model: standfast.Model, inputs: torch.Tensor
 ) -> None:
-    once = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).samples
-    thrice = standfast.evaluate(
-        model, ["saliency"], inputs, METRICS, progress=False, repeats=3
-    ).samples
+    once = standfast.evaluate(model, ["saliency"], inputs, METRICS, **QUIETLY).samples
+    thrice = standfast.evaluate(model, ["saliency"], inputs, METRICS, **QUIETLY, repeats=3).samples
     columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
     first = thrice.filter(pl.col("repeat") == 0).select(columns)
     assert first.equals(once.select(columns))
@@ -111,13 +117,11 @@ def test_repeats_differ_and_the_first_is_the_study_without_them(
 
 def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> None:
     explainers = [standfast.explainers.get("saliency"), "gradcam"]
-    found = standfast.evaluate(
-        model, explainers, inputs, METRICS[1:2], progress=False, controls=False
-    )
+    found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], **QUIETLY, controls=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
     for metric in ("aopc:steps=2", standfast.metrics.AOPC(steps=2)):
         alone = standfast.evaluate(
-            model, "saliency", inputs, metric, progress=False, controls=False
+            model, "saliency", inputs, metric, **QUIETLY, controls=False
         ).frame()
         assert alone["explainer"].unique().to_list() == ["saliency"]
         assert alone["label"].unique().to_list() == ["aopc"]
@@ -250,7 +254,7 @@ def test_names_functions_and_objects_together(model: standfast.Model, inputs: to
     pytest.importorskip("quantus")
     metrics = ["worst_case:budget=30", "quantus:Sparseness", standfast.metrics.CEval()]
     found = standfast.evaluate(
-        model, ["saliency", brightness], inputs[:2], metrics, progress=False, controls=False
+        model, ["saliency", brightness], inputs[:2], metrics, **QUIETLY, controls=False
     )
     assert found.failures == []
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
@@ -263,7 +267,7 @@ def test_names_functions_and_objects_together(model: standfast.Model, inputs: to
         inputs[:2],
         metrics[:1],
         neighbourhood=standfast.L2Ball(0.2),
-        progress=False,
+        **QUIETLY,
     )
     assert given.manifest["metrics"]["worst_case: changed_explanation"]["options"][
         "neighbourhood"

@@ -57,7 +57,7 @@ class Net(nn.Module):
 
 @pytest.fixture
 def model() -> standfast.Model:
-    torch.manual_seed(3)
+    torch.manual_seed(6)  # all layers matter, each by more than rounding does
     return standfast.Model(Net(), (0.0, 1.0), device="cpu", batch_size=24)
 
 
@@ -95,8 +95,8 @@ def test_gates_give_what_masked_weights_give(
 ) -> None:
     """Also for rows that an explainer makes of its own, cut by a budget that fits no whole number of inputs."""
     explainer = light_explainer(name)
-    x = torch.rand(7, 2, 8, 8, generator=torch.Generator().manual_seed(1))
-    classes = torch.arange(7) % 4
+    x = torch.rand(5, 2, 8, 8, generator=torch.Generator().manual_seed(1))
+    classes = torch.arange(5) % 4
 
     def explain(x: Tensor, masks: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
         with gate(layer, masks):
@@ -104,7 +104,7 @@ def test_gates_give_what_masked_weights_give(
 
     with unchanged(model.module), model.session():
         for layer in weight_layers(model.module).values():
-            masks = masks_for(layer, 7)
+            masks = masks_for(layer, 5)
             maps, logits = model.map_rows(
                 explain, x, masks, classes, rows_per_input=explainer.rows_per_input, kind="backward"
             )

@@ -426,7 +426,9 @@ def shrink(part: Part) -> dict[str, Any]:
     assert part.study is not None
     made = part.study("small")
     ((title, source),) = made["data"].items()
+    samples = 4
     if title == "MNIST":
+        samples = 2
         source = {"digits": {"targets": "labels"}}
     else:
         source["options"]["count"] = 4  # the network recognises two of them
@@ -440,7 +442,7 @@ def shrink(part: Part) -> dict[str, Any]:
     return {
         **made,
         "data": {title: source},
-        "samples": 4,
+        "samples": samples,
         "repeats": min(2, made.get("repeats", 1)),
     }
 

@@ -264,7 +264,7 @@ def test_table_9_is_judged_but_for_the_stand_in() -> None:
 def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path) -> None:
     assert IMAGENET_PART.study is not None
     study = IMAGENET_PART.study("small")
-    few = {"particles": 16, "moves": 1, "quantile": 0.5, "floor": -1.0}
+    few = {"particles": 10, "moves": 1, "quantile": 0.5, "floor": -1.0}
     metrics = {
         label: {name: {**options, **({"budget": 16} if "budget" in options else few)}}
         for label, entry in study["metrics"].items()
@@ -273,12 +273,12 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path) -> None:
     explainers = {
         name: study["explainers"][name] for name in ("Gradient x Input", "GradCAM", "FullGrad")
     }
-    explainers["Extremal Perturbations"] = {"extremal_perturbations": {"areas": [0.1], "steps": 2}}
-    data = {"ImageNet": {**study["data"]["ImageNet"], "options": {"count": 2, "side": 32}}}
+    explainers["Extremal Perturbations"] = {"extremal_perturbations": {"areas": [0.1], "steps": 1}}
+    data = {"ImageNet": {**study["data"]["ImageNet"], "options": {"count": 1, "side": 32}}}
     models = {STAND_IN: {**study["models"][STAND_IN], "options": {"width": 4}}}
     tiny = {
         **study,
-        "samples": 2,
+        "samples": 1,
         "data": data,
         "models": models,
         "explainers": explainers,

@@ -516,7 +516,7 @@ def test_times_are_also_ratios_to_the_first_explainer() -> None:
         "one": get_explainer("input_x_gradient"),
         "many": IntegratedGradients(steps=50),
     }
-    frame = measure_times(model, standfast.data.bundled("digits").inputs[:1], 64, explainers, 3)
+    frame = measure_times(model, standfast.data.bundled("digits").inputs[:1], 24, explainers, 3)
     assert frame["explainer"].to_list() == ["one"] * 3 + ["many"] * 3
     one, many = (frame.filter(pl.col("explainer") == name) for name in ("one", "many"))
     assert one["ratio"].mean() == pytest.approx(1)

@@ -162,7 +162,11 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
     cuda = device.type == "cuda"
     devices = [device] if cuda else []
     with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        if _has_card():
+            torch.manual_seed(seed)
+        else:
+            # the same numbers; `manual_seed` would note the whole stack for each kind of card that is not there
+            torch.default_generator.manual_seed(seed)
         # NumPy takes 32 bits only
         np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
         random.seed(seed)
@@ -191,6 +195,13 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
         finally:
             np.random.set_state(numbers)  # noqa: NPY002
             random.setstate(python)
+
+
+@functools.cache
+def _has_card() -> bool:
+    return (
+        torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available()
+    )
 
 
 def raise_power(base: float, exponents: Tensor) -> Tensor:

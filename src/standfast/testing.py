@@ -309,7 +309,7 @@ def check_explainer(
     for name in shapes:
         shape = SHAPES[name]
         # more than a batch of 16, so that the last one has to be filled up
-        x = _draw_inputs(shape, 19, device)
+        x = _draw_inputs(shape, 17, device)
         model = _classifier(shape, device, net=net)
         before = x.clone()
         maps = explainer(model, x)
@@ -329,8 +329,8 @@ def check_explainer(
             _require(_is_same(other_maps, maps), f"maps are the same {whatever}")
         alone = explainer(model, x[7:8])
         _require(_is_same(alone[0], maps[7]), "the map of a sample alone is the same")
-        nearly = explainer(_classifier(shape, device, 1, net), x)
-        is_close = torch.allclose(nearly, maps, atol=1e-5)
+        nearly = explainer(_classifier(shape, device, 1, net), x[:5])
+        is_close = torch.allclose(nearly, maps[:5], atol=1e-5)
         _require(is_close, "maps are nearly the same with a batch size of 1")
         _require_untouched(model)
         _check_derivative(explainer, model, x[:5])
@@ -462,7 +462,7 @@ def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
     torch.Size([3, 4])
     """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         body: list[nn.Module]
         if len(shape) == 3:
             convolution: nn.Module = nn.Conv2d(shape[0], 6, 3, padding=1)
@@ -484,7 +484,7 @@ def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn
     torch.Size([3, 4])
     """
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return _SmallTransformer(shape, classes)
 
 

@@ -44,7 +44,7 @@ def evaluate_all(name: str, shape: str) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("name", standfast.metrics.names())
-@settings(derandomize=True, max_examples=4, deadline=None, database=None)
+@settings(derandomize=True, max_examples=3, deadline=None, database=None)
 @given(st.sampled_from(sorted(SHAPES)), st.integers(8, 300), st.permutations(range(COUNT)), cuts)
 def test_a_result_depends_on_its_sample_alone(
     name: str, shape: str, batch_size: int, order: list[int], cuts: list[int]

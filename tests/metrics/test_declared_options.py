@@ -105,7 +105,10 @@ class Filled(Undeclared):
 
 def _list_reads(path: Path) -> Iterator[tuple[str, int]]:
     """Names that a file asks of an object by `getattr` or `hasattr`, with their lines."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    if "getattr(" not in text and "hasattr(" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
         if (
             not isinstance(node, ast.Call)
             or not isinstance(node.func, ast.Name)

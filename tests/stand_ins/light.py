@@ -18,7 +18,14 @@ LIGHTER: dict[str, dict[str, Any]] = {
 }
 #: less than what golden numbers are recorded with: a batch of one row optimises every mask of it alone
 LIGHTER_EXPLAINERS: dict[str, dict[str, Any]] = {
-    "extremal_perturbations": {"steps": 2, "areas": (0.1, 0.2)},
+    "context_cite": {"samples": 20},
+    "extremal_perturbations": {"steps": 2, "areas": (0.2,)},
+    "gradient_shap": {"samples": 3},
+    "kernel_shap": {"samples": 20},
+    "lime": {"samples": 20},
+    "rise": {"samples": 20},
+    "shapley_sampling": {"permutations": 2},
+    "smoothgrad": {"samples": 3},
 }
 
 

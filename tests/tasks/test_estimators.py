@@ -97,6 +97,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "estimators": [("tree", DecisionTreeRegressor(max_depth=2)), ("l", LinearRegression())]
     },
 }
+#: as few of what an estimator fits again and again as there may be
+FEWER = {"cv": 2, "n_estimators": 5, "thresholds": 10}
 #: the method and the meaning of those that differ from others of their type
 DECISIONS = ("decision_function", "scores of classes")
 LABELS = ("predict_proba", "probabilities of labels")
@@ -201,6 +203,8 @@ def test_an_estimator_of_scikit_learn_answers_as_its_own_predict(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that some will be removed
         estimator = kind(**ARGUMENTS.get(name, {}))
+    own = estimator.get_params(deep=False)
+    estimator.set_params(**{option: least for option, least in FEWER.items() if option in own})
     if not hasattr(kind, "predict") and name != "FrozenEstimator":
         with pytest.raises(ArgumentError, match=f"{name}, which predicts nothing for new rows"):
             choose_reading(estimator)

@@ -16,7 +16,7 @@ from standfast.question.metric_labels import name_metrics
 from standfast.study.executors import Processes
 from standfast.study.worker import _join
 
-COUNT = 5
+COUNT = 3
 
 
 class WithAge(nn.Module):
@@ -48,7 +48,7 @@ def module() -> nn.Module:
     return WithAge()
 
 
-METRICS = ["max_sensitivity:samples=5", "worst_case:budget=60", "aopc:steps=4,samples=2"]
+METRICS = ["max_sensitivity:samples=5", "worst_case:budget=20", "aopc:steps=4,samples=2"]
 
 
 def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Path) -> None:

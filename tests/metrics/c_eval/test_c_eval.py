@@ -81,7 +81,7 @@ def test_near_affinity_of_an_affine_classifier_and_of_a_network(
         [1.0] * 48, abs=2e-3
     )
     network = NearAffinity((0.3, 0.6), attack="fmn:steps=20,second=0,polish=4")(
-        lenet, "saliency", digits[:4]
+        lenet, "saliency", digits[:2]
     )
     assert float(network.value.nanmedian()) > 0.02
 

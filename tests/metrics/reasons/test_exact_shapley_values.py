@@ -83,7 +83,7 @@ def test_more_seeds_make_the_mean_of_few_coalitions_sure_and_wrong() -> None:
     for samples in (FEATURES, 2**FEATURES // 2):
         few, many = (
             explain(samples, range(20), ROWS[0], target),
-            explain(samples, range(200), ROWS[0], target),
+            explain(samples, range(100), ROWS[0], target),
         )
         widths = [np.ptp([means.low, means.high], axis=0) for means in map(estimate, (few, many))]
         assert (widths[1] < 0.6 * widths[0]).all()

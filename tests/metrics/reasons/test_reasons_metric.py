@@ -60,7 +60,7 @@ def swap_sometimes() -> list[float]:
 
 def test_probabilities_are_those_of_a_known_explainer() -> None:
     torch.manual_seed(0)  # of the clean maps, one of which is to be the usual one
-    result = Reasons(top=3, draws=1000, demand=0.9)(
+    result = Reasons(top=3, draws=400, demand=0.9)(
         make_linear([1.0] * 5), explain_by(swap_sometimes), ROWS
     )
     assert bool(result.varied_seed.all())

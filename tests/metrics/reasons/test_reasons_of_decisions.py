@@ -62,11 +62,11 @@ def name_first(values: dict[str, float], count: int = 4) -> dict[str, float]:
 
 
 def test_shares_of_retrained_models_are_those_of_a_loop_over_shap(credit: Any) -> None:
-    frame, labels = credit.make_applicants(600)
+    frame, labels = credit.make_applicants(300)
     model = credit.train(frame, labels)
-    again = [credit.train(frame, labels, seed, resample=True) for seed in range(1, 5)]
+    again = [credit.train(frame, labels, seed, resample=True) for seed in range(1, 4)]
     declined = credit.find_declined(model, frame, 2)
-    with pytest.warns(UserWarning, match="4 retrained models can never show"):
+    with pytest.warns(UserWarning, match="3 retrained models can never show"):
         found = standfast.reasons(
             model,
             "tree_shap",
@@ -108,7 +108,7 @@ def ask(**options: Any) -> ReasonCards:
     return standfast.reasons(asked.pop("model", model), inputs=inputs, **asked)
 
 
-@pytest.mark.parametrize("models", [60, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("models", [45, pytest.param(200, marks=pytest.mark.slow)])
 def test_retrained_linear_models_follow_the_law_of_their_weights(models: int) -> None:
     """The weights of retrained models are normal; how often two of three lead is known from many draws."""
     generator = np.random.default_rng(0)
@@ -216,9 +216,15 @@ def explain_incomes(**options: Any) -> ReasonCards:
     return standfast.reasons(Rule(), explain, frame, **asked)
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what is evaluated and searched once, and read by the tests that ask the same of it."""
+    return tmp_path_factory.mktemp("incomes")
+
+
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path) -> None:
-    found = explain_incomes()
+def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path, stored: Path) -> None:
+    found = explain_incomes(out=stored)
     income, debt = found.counter_examples[0]
     # 3 * 30 is no more than 90; rows are whole numbers
     assert income.changes == {"income": ("50", "30")}
@@ -238,8 +244,8 @@ def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path) -> 
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_units_stand_beside_values_and_in_counter_examples(tmp_path: Path) -> None:
-    found = explain_incomes(units={"income": "EUR", "age": "%"})
+def test_units_stand_beside_values_and_in_counter_examples(tmp_path: Path, stored: Path) -> None:
+    found = explain_incomes(units={"income": "EUR", "age": "%"}, out=stored)
     card = found.card(0)
     assert card.columns == {"income": "50 EUR", "debt": "60", "age": "90%"}
     assert [reason.words for reason in card.reasons] == ["income 50 EUR", "debt 60"]
@@ -271,8 +277,9 @@ def test_counter_examples_are_stored_and_not_searched_again(
         return search(call, neighbourhood, sought, budget, seed)
 
     monkeypatch.setattr(counter_examples, "find_falls", count)
-    first = explain_incomes(out=tmp_path / "cards")
-    again = explain_incomes(out=tmp_path / "cards", units={"income": "EUR"})
+    options: dict[str, Any] = {"out": tmp_path / "cards", "counter_examples": 60, "draws": 5}
+    first = explain_incomes(**options)
+    again = explain_incomes(**options, units={"income": "EUR"})
     assert searched == [4]  # two reasons of two rows, once
     for sample, examples in first.counter_examples.items():
         for one, other in zip(examples, again.counter_examples[sample], strict=True):
@@ -288,19 +295,19 @@ def test_counter_examples_are_stored_and_not_searched_again(
     # one file is damaged, and its row alone is searched again, with the same numbers
     damaged, _ = sorted((tmp_path / "cards" / "given" / "counter_examples").iterdir())
     damaged.write_text(damaged.read_text()[:-20])
-    mended = explain_incomes(out=tmp_path / "cards")
+    mended = explain_incomes(**options)
     assert searched == [4, 2]
     assert mended.counter_examples == first.counter_examples
     # another search
-    explain_incomes(out=tmp_path / "cards", counter_examples=100)
+    explain_incomes(**{**options, "counter_examples": 40})
     assert searched == [4, 2, 4]
-    explain_incomes(out=tmp_path / "cards", seed=1)
+    explain_incomes(**options, seed=1)
     assert searched == [4, 2, 4, 4]
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_no_counter_examples_without_a_search(tmp_path: Path) -> None:
-    found = explain_incomes(counter_examples=0)
+def test_no_counter_examples_without_a_search(tmp_path: Path, stored: Path) -> None:
+    found = explain_incomes(counter_examples=0, out=stored)
     assert found.counter_examples == {}
     assert "Counter-example" not in found.to_html(tmp_path / "card.html", 0).read_text()
 
@@ -433,7 +440,7 @@ def test_a_counter_example_of_a_text_is_explained_by_hand() -> None:
         [text],
         measurement=typos,
         top=2,
-        counter_examples=200,
+        counter_examples=40,
         draws=5,
         progress=False,
     )

@@ -50,16 +50,16 @@ def ask(model: Any, **options: Any) -> standfast.reason_cards.ReasonCards:
 @pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
 def test_clones_are_those_of_a_loop_by_hand() -> None:
     model = make_pipeline()
-    cards = ask(model, retrain=True, labels=LABELS, models=8)
+    cards = ask(model, retrain=True, labels=LABELS, models=5)
     clones: list[Any] = []
-    for seed in range(1, 9):
+    for seed in range(1, 6):
         rows = np.random.default_rng(seed).integers(0, 90, size=90)
         clones.append(make_pipeline().fit(FRAME.iloc[rows], LABELS[rows]))
     for card in cards:
         row = FRAME.iloc[[card.sample]]
         answer = model.predict(row)[0]
         agreeing = [clone for clone in clones if clone.predict(row)[0] == answer]
-        assert (card.models, card.deciding_otherwise) == (8, 8 - len(agreeing))
+        assert (card.models, card.deciding_otherwise) == (5, 5 - len(agreeing))
         own = explain_by_coefficient(model, row, [list(model.classes_).index(answer)])[0]
         first = np.argsort(-np.abs(own))[:2]
         for reason, feature in zip(card.reasons, first, strict=True):
@@ -94,7 +94,8 @@ def test_rows_of_polars_and_of_a_rare_class() -> None:
     polars = pytest.importorskip("polars")
     rare = np.array(["a"] * 88 + ["b"] * 2)
     model = linear_model.LogisticRegression().fit(FRAME, rare)
-    for seed in range(1, 30):
+    # one of seven draws of rows has no row of the rare class
+    for seed in range(1, 15):
         assert fit_clone(model, FRAME, rare, seed).classes_.tolist() == ["a", "b"]
     frame = polars.DataFrame({name: FRAME[name].to_numpy() for name in COLUMNS})
     fitted = linear_model.LogisticRegression().fit(frame, LABELS)
@@ -146,11 +147,11 @@ def test_a_clone_that_cannot_be_fitted_is_one_sentence() -> None:
 def test_training_is_never_mute(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.05)
+    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.01)
     model = nn.Linear(3, 2)
 
     def train(seed: int) -> nn.Module:
-        time.sleep(0.3)
+        time.sleep(0.1)
         return nn.Linear(3, 2)
 
     asked = Retraining(retrain=train)
@@ -275,8 +276,8 @@ def test_models_that_are_trained_are_evaluated_in_any_case(monkeypatch: pytest.M
         return evaluate(*values, **options)
 
     monkeypatch.setattr(cards, "evaluate", refuse_few_minutes)
-    found = ask(make_pipeline(), retrain=lambda seed: make_pipeline(), models=3, minutes=2)
-    assert {card.models for card in found} == {3}
+    found = ask(make_pipeline(), retrain=lambda seed: make_pipeline(), models=2, minutes=2)
+    assert {card.models for card in found} == {2}
     assert [minutes > 5 for minutes in noted] == [False, False, False, True]  # type: ignore[operator]
     assert noted[2:] == [2 * noted[1], 4 * noted[1]]  # type: ignore[operator]
 
@@ -312,10 +313,10 @@ def test_no_look_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch)
 def test_a_search_of_counter_examples_is_never_mute(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.05)
+    monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.01)
 
     def explain(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        time.sleep(0.02)
+        time.sleep(0.005)
         return inputs * torch.tensor([3.0, -2.0, 1.0])
 
     standfast.reasons(

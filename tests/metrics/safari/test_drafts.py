@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import standfast
 from standfast.algorithms import AutoSearch, DraftSearch
 from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, KernelSHAP, get
@@ -19,6 +18,7 @@ from standfast.metrics.safari.worst_case_result import WorstCaseResult
 from standfast.model import Model
 from standfast.neighbourhoods import L2Ball, LinfBall, Rotation
 from standfast.similarity import Pearson
+from standfast.testing import SHAPES, small_net
 
 BALL = LinfBall(0.05)
 NAMES = [
@@ -30,12 +30,12 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    return Model(small_net(SHAPES["image"]), bounds=(0.0, 1.0), device="cpu")
 
 
 @pytest.fixture(scope="module")
 def x() -> Tensor:
-    return standfast.data.bundled("digits")[:3].inputs
+    return torch.rand(3, *SHAPES["image"], generator=torch.Generator().manual_seed(1))
 
 
 def search(

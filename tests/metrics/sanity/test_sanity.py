@@ -300,7 +300,7 @@ def test_bad_explainers_do_not_pass_and_good_ones_do_not_fail(
     digits: standfast.data.Dataset,
     table: tuple[standfast.Model, Tensor],
 ) -> None:
-    model, x = (lenet, digits.inputs) if kind == "images" else table
+    model, x = (lenet, digits.inputs[:30]) if kind == "images" else table
 
     def decide(explainer: str | Explainer) -> str:
         return decide_checks(SanityChecks()(model, explainer, x, generator=seeded()).frame()).state

@@ -73,17 +73,19 @@ def test_linear_model_is_consistent_with_its_own_contributions() -> None:
         assert spearmanr(result.prediction_sensitivity[row], contribution[row].detach())[0] > 0.98
 
 
-def test_p_values_of_random_explanations_are_uniform() -> None:
-    network, x = model((12,)), rand(300, 12)
+@pytest.mark.parametrize("count", [100, pytest.param(300, marks=pytest.mark.slow)])
+def test_p_values_of_random_explanations_are_uniform(count: int) -> None:
+    network, x = model((12,)), rand(count, 12)
     metric = DataSensitivityConsistency(masks=200, permutations=199, resamples=2)
     result = metric(network, "random", x)
     assert kstest(result.p_value.numpy(), "uniform").pvalue > 0.01
-    assert result.value.mean().abs() < 0.06
+    assert result.value.mean().abs() < 4 * result.value.std() / count**0.5
     inside = (result.value >= result.null_low) & (result.value <= result.null_high)
-    assert 0.9 <= inside.double().mean() <= 0.99
+    # a share of 95 % and its error
+    assert abs(inside.double().mean() - 0.95) <= 4 * (0.95 * 0.05 / count) ** 0.5
     # all inputs together: unrelated as well, and the median of rho is 0
     together = result.pooled()
-    assert together.count == 300
+    assert together.count == count
     assert together.p_value == pytest.approx(
         pool_inputs(result.value.numpy(), result.p_value.numpy(), 199).p_value
     )
@@ -184,14 +186,14 @@ def test_equals_algorithm_1(name: str, estimator: str) -> None:
 
 
 def test_early_stop_is_a_shorter_run_of_the_same_and_each_sample_s_own() -> None:
-    network, x = model((12,)), rand(6, 12)
+    network, x = model((12,)), rand(4, 12)
     options: dict[str, Any] = {"permutations": 99, "resamples": 200}
     metric = DataSensitivityConsistency(masks=2000, tolerance=0.35, **options)
     result = metric(network, "saliency", x)
     used = result.masks_used
     assert used.min() < used.max()
     assert torch.equal(result.model_evaluations, used + 1)
-    for row in range(6):
+    for row in range(4):
         alone = metric(network, "saliency", x[row : row + 1])
         short = DataSensitivityConsistency(masks=int(used[row]), **options)(
             network, "saliency", x[row : row + 1]
@@ -260,7 +262,7 @@ def maps_of(count: int) -> Tensor:
     return torch.stack([torch.arange(64).reshape(8, 8) // (8 + i) for i in range(count)])
 
 
-@pytest.mark.parametrize("per_job", [1, 3, 4, 8])
+@pytest.mark.parametrize("per_job", [3, 8])
 def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
     network, x = model((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency(maps_of(8), **QUICK)

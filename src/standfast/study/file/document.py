@@ -153,11 +153,12 @@ def parse(text: str, lines: dict[Keys, int] | None = None) -> Any:
     parser = YAML(typ="safe", pure=True)
     parser.allow_duplicate_keys = False
     node = parser.compose(text)
-    if node is not None:
-        # before anything is made of it, as aliases can make it endless
-        line_of_key = {} if lines is None else lines
-        _number(node, (), line_of_key)
-    return read_plain(parser.load(text))
+    if node is None:
+        return None
+    # before anything is made of it, as aliases can make it endless
+    line_of_key = {} if lines is None else lines
+    _number(node, (), line_of_key)
+    return read_plain(parser.constructor.construct_document(node))
 
 
 def read_plain(value: Any, *path: str | int) -> Any:
