@@ -162,7 +162,7 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
     cuda = device.type == "cuda"
     devices = [device] if cuda else []
     with torch.random.fork_rng(devices=devices):
-        if _has_card():
+        if _may_have_card():
             torch.manual_seed(seed)
         else:
             # the same numbers; `manual_seed` would note the whole stack for each kind of card that is not there
@@ -198,10 +198,10 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
 
 
 @functools.cache
-def _has_card() -> bool:
-    return (
-        torch.cuda.is_available() or torch.backends.mps.is_available() or torch.xpu.is_available()
-    )
+def _may_have_card() -> bool:
+    # versions of torch without `torch.accelerator` cannot say it of all kinds of cards
+    accelerator = getattr(torch, "accelerator", None)
+    return accelerator is None or bool(accelerator.is_available())
 
 
 def raise_power(base: float, exponents: Tensor) -> Tensor:

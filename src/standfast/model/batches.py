@@ -171,11 +171,6 @@ class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = 0
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: to skip it, torch would import its compiler first, which takes more than a second in each process."""
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         returned = func(*args, **(kwargs or {}))
         results = returned if isinstance(returned, tuple) else (returned,)
