@@ -89,7 +89,7 @@ def test_texts() -> None:
     )
     found = standfast.choose(
         reader,
-        texts[:24],
+        sorted(texts, key=len)[:24],
         ["saliency", "occlusion"],
         ["aopc:samples=1,steps=5"],
         sanity=8,
