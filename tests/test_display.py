@@ -184,7 +184,7 @@ def test_a_study_shows_its_jobs_alone(
 
 def test_an_estimate_shows_what_is_tried(model: standfast.Model, lines: Lines) -> None:
     standfast.estimate(
-        model, ["saliency"], torch.rand(2, 6), ["aopc"], sanity=False, controls=False, seconds=0.1
+        model, ["saliency"], torch.rand(2, 6), ["aopc"], sanity=False, controls=False, seconds=0.3
     )
     assert any(line.startswith("trying aopc with saliency, Slow on ") for line in lines())
     options = {"sanity": False, "controls": False, "seconds": 0.1, "progress": False}

@@ -72,6 +72,7 @@ def test_a_frame() -> None:
         ["occlusion", "kernel_shap:samples=16"],
         ["worst_case:budget=10", "corruption_curve"],
         reference=frame,
+        sanity=8,
         progress=False,
     )
     assert found.race.label == "corruption_curve"
@@ -90,7 +91,7 @@ def test_texts() -> None:
     found = standfast.choose(
         reader,
         sorted(texts, key=len)[:24],
-        ["saliency", "occlusion"],
+        ["saliency", "input_x_gradient"],
         ["aopc:samples=1,steps=5"],
         sanity=8,
         progress=False,

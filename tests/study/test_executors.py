@@ -750,4 +750,4 @@ def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(30) == -signal.SIGTERM
     # workers that were still loading their libraries notice when they have
-    in_time(lambda: not find_processes(), 20)
+    in_time(lambda: not find_processes())

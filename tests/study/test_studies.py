@@ -151,7 +151,8 @@ def killed_and_gone_on(
 ) -> None:
     """Kill a study's process `kills` times at random moments, and compare what it ends with to an unbroken run.
 
-    The unbroken run and the last one are in this process and have one worker, which must give the same bits.
+    The unbroken run is in this process. The last one has one worker, too, and it is another process, because a run was
+    lost before it: the bits must be the same.
     """
     study = write_study(folder, samples, workers=2, sanity=True, budget=200)
     whole, broken = folder / "whole", folder / "broken"
@@ -186,6 +187,7 @@ def killed_and_gone_on(
     assert_same(load_results(broken), load_results(whole))
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_killed_study_ends_with_the_same_bits(call: Any, tmp_path: Path) -> None:
     """By this seed after it has come to work."""
     killed_and_gone_on(call, tmp_path, kills=1, samples=6, seed=3, start=QuickCommand)
