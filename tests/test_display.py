@@ -39,7 +39,15 @@ def lines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
     """The lines on standard error, where they come soon after each other."""
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", INTERVAL)
-    return lambda: capfd.readouterr().err.splitlines()
+    rest = ""
+
+    def read() -> list[str]:
+        """The lines that are whole: another thread may be writing one."""
+        nonlocal rest
+        whole, _, rest = (rest + capfd.readouterr().err).rpartition("\n")
+        return whole.splitlines()
+
+    return read
 
 
 @pytest.fixture

@@ -219,11 +219,11 @@ def test_rows_move_the_share_within_one_explanation(monkeypatch: pytest.MonkeyPa
 
 
 def wait_for_line(capfd: pytest.CaptureFixture[str], part: str = "") -> str:
-    """The next line on standard error in which these words are."""
+    """The next line on standard error in which these words are; its end may be written later."""
     end = time.monotonic() + 30
     while True:
         for line in capfd.readouterr().err.splitlines():
-            if part in line:
+            if line and part in line:
                 return line
         assert time.monotonic() < end, "no line comes"
         time.sleep(0.01)
