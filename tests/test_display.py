@@ -17,6 +17,9 @@ from standfast.metrics import AOPC, MaxSensitivity
 
 Lines = Callable[[], list[str]]
 
+#: between two lines, which are ten seconds otherwise
+INTERVAL = 0.01
+
 
 class Slow(nn.Module):
     """A model that takes its time for each batch, and no processor's."""
@@ -26,17 +29,25 @@ class Slow(nn.Module):
         self.layer = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        time.sleep(0.06)
+        time.sleep(1.2 * INTERVAL)
         out: Tensor = self.layer(x)
         return out
 
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Lines:
-    """The lines on standard error, where one comes every 50 ms and not every ten seconds."""
+    """The lines on standard error, where they come soon after each other."""
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.05)
-    return lambda: capfd.readouterr().err.splitlines()
+    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", INTERVAL)
+    rest = ""
+
+    def read() -> list[str]:
+        """The lines that are whole: another thread may be writing one."""
+        nonlocal rest
+        whole, _, rest = (rest + capfd.readouterr().err).rpartition("\n")
+        return whole.splitlines()
+
+    return read
 
 
 @pytest.fixture
@@ -45,38 +56,54 @@ def model() -> standfast.Model:
     return standfast.Model(Slow(), bounds=(0.0, 1.0), device="cpu", batch_size=16)
 
 
+def wait_for_lines(lines: Lines, count: int = 1) -> list[str]:
+    """So many lines, or more."""
+    shown: list[str] = []
+    end = time.monotonic() + 30
+    while len(shown) < count:
+        assert time.monotonic() < end, "no line comes"
+        time.sleep(INTERVAL)
+        shown += lines()
+    return shown
+
+
 def test_lines_come_while_nothing_is_said(lines: Lines) -> None:
+    began = time.monotonic()
     with show_progress(lambda seconds: (0.5, f"still here, {seconds > 0}")):
-        time.sleep(0.4)
-    shown = lines()
+        shown = wait_for_lines(lines, 3)
+    shown += lines()
     assert set(shown) == {"still here, True"}
-    assert 3 <= len(shown) <= 9
-    time.sleep(0.15)
+    assert len(shown) <= (time.monotonic() - began) / INTERVAL
+    time.sleep(3 * INTERVAL)
     assert lines() == []  # the thread has ended
 
 
 def test_only_one_shows_itself(lines: Lines) -> None:
     with show_progress(lambda seconds: (0.5, "outer")), show_activity("inner"):
-        time.sleep(0.2)
-    assert set(lines()) == {"outer"}
+        shown = wait_for_lines(lines, 3)
+    assert {*shown, *lines()} == {"outer"}
     with show_nothing(), show_activity("inner"):
-        time.sleep(0.2)
+        time.sleep(4 * INTERVAL)
     assert lines() == []
     with show_activity("long"):
-        time.sleep(0.2)
-    assert lines()[0] == "long, 0:00 elapsed"
+        shown = wait_for_lines(lines)
+    assert shown[0] == "long, 0:00 elapsed"
 
 
 def test_another_thread_shows_its_own(lines: Lines) -> None:
+    seen = threading.Event()
+
     def work() -> None:
         with show_activity("its own"):
-            time.sleep(0.2)
+            seen.wait(30)
 
     thread = threading.Thread(target=work)
     with show_nothing():
         thread.start()
+        shown = wait_for_lines(lines)
+        seen.set()
         thread.join()
-    assert "its own, 0:00 elapsed" in lines()
+    assert "its own, 0:00 elapsed" in shown
 
 
 def test_what_cannot_be_shown_harms_nothing(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +111,7 @@ def test_what_cannot_be_shown_harms_nothing(lines: Lines, monkeypatch: pytest.Mo
         raise ValueError("no words")
 
     with show_progress(fail, only_if_long=True):
-        time.sleep(0.2)
+        time.sleep(4 * INTERVAL)
     assert lines() == []
     monkeypatch.setattr(sys, "stderr", None)  # as of a program without a console
     with show_progress(fail):

@@ -287,7 +287,7 @@ def test_the_same_map_for_every_input_passes_no_requirement(tmp_path: Path) -> N
         "    return torch.linspace(0, 1, inputs[0].numel()).reshape(inputs[:1].shape).repeat(len(inputs), 1, 1, 1)\n"
     )
     study = study_from(
-        {**sane(16), "explainers": {"same": {"function": "same_map:explain"}}}, tmp_path
+        {**sane(8), "explainers": {"same": {"function": "same_map:explain"}}}, tmp_path
     )
     results = tmp_path / "results"
     found = check(study, results, progress=False)

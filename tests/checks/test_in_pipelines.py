@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from quick_processes import QuickContext
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
@@ -38,19 +38,25 @@ def write_policy(folder: Path, outcome: str) -> None:
     )
 
 
-def run_pytest(folder: Path) -> str:
+def run_pytest(folder: Path, patch: pytest.MonkeyPatch) -> str:
+    """What pytest writes in a process of its own, which has loaded standfast when it starts."""
+    # where standfast is installed, it is a plugin already
+    patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    process = QuickContext().Process(do_run_pytest, (str(folder),), "pytest")
+    process.start()
+    process.join(120)
+    return (folder / "output.txt").read_text()
+
+
+def do_run_pytest(folder: str) -> None:
+    """What the process does."""
+    os.chdir(folder)
     plugin = ["-p", "standfast.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    code = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), *plugin, str(folder)]
-    alone = {
-        **os.environ,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }  # where standfast is installed, it is a plugin already
-    return subprocess.run(
-        code, capture_output=True, text=True, check=False, cwd=folder, env=alone
-    ).stdout
+    with Path("output.txt").open("w") as output, contextlib.redirect_stdout(output):
+        pytest.main(["-q", "--rootdir", folder, *plugin, folder])
 
 
-def test_the_fixture(tmp_path: Path) -> None:
+def test_the_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(EXAMPLES / "ci" / "test_explanations.py", tmp_path)
     (tmp_path / "test_undecided.py").write_text(
         "def test_undecided(standfast_check, tmp_path):\n"
@@ -59,7 +65,7 @@ def test_the_fixture(tmp_path: Path) -> None:
     (tmp_path / "undecided").mkdir()
     write_policy(tmp_path / "undecided", "undecided")
     write_policy(tmp_path, "fail")
-    found = run_pytest(tmp_path)
+    found = run_pytest(tmp_path, monkeypatch)
     assert "1 failed, 1 skipped" in found, found
     assert "FAIL       saliency: max_sensitivity: median at most 1e-09" in found
 

@@ -331,10 +331,8 @@ def run_again(folder: Path, seed: int, new_seed: int, sanity: bool) -> Decisions
 
 
 def test_an_unchanged_network_passes(tmp_path: Path) -> None:
-    """Some of the 50 repeats of the long test."""
-    assert [run_again(tmp_path, seed, seed, sanity=False).outcome for seed in range(3)] == [
-        "pass"
-    ] * 3
+    """Two of the 50 repeats of the long test."""
+    assert run_again(tmp_path, 0, 0, sanity=False).outcome == "pass"
     assert run_again(tmp_path / "checked", 3, 3, sanity=True).outcome == "pass"
 
 
@@ -347,7 +345,7 @@ def test_an_unchanged_network_passes_in_50_of_50_repeats(tmp_path: Path) -> None
 
 def test_new_seeds_are_no_alarm(tmp_path: Path) -> None:
     """As in the 400 runs of the long test, whose measures take longer."""
-    outcomes = [run_again(tmp_path, seed, seed + 100, sanity=False).outcome for seed in range(4)]
+    outcomes = [run_again(tmp_path, seed, seed + 100, sanity=False).outcome for seed in range(2)]
     assert "fail" not in outcomes
 
 

@@ -72,6 +72,7 @@ def test_a_frame() -> None:
         ["occlusion", "kernel_shap:samples=16"],
         ["worst_case:budget=10", "corruption_curve"],
         reference=frame,
+        sanity=8,
         progress=False,
     )
     assert found.race.label == "corruption_curve"
@@ -89,8 +90,8 @@ def test_texts() -> None:
     )
     found = standfast.choose(
         reader,
-        texts[:24],
-        ["saliency", "occlusion"],
+        sorted(texts, key=len)[:24],
+        ["saliency", "input_x_gradient"],
         ["aopc:samples=1,steps=5"],
         sanity=8,
         progress=False,

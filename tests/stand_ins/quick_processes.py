@@ -37,9 +37,14 @@ _LIBRARIES = [
 
 
 class QuickContext:
-    """As `multiprocessing.get_context("spawn")`, for what standfast asks of it."""
+    """As `multiprocessing.get_context("spawn")`, for what standfast asks of it.
 
-    def __init__(self) -> None:
+    Args:
+        settings: names of attributes of modules of standfast, and what they are in the processes.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        self._settings = dict(settings or {})
         context = multiprocessing.get_context("forkserver")
         assert isinstance(context, ForkServerContext)
         context.set_forkserver_preload(_LIBRARIES)
@@ -49,38 +54,51 @@ class QuickContext:
     def Process(self, target: Callable[..., object], args: Sequence[Any], name: str) -> BaseProcess:
         environment = dict(os.environ)
         return self._context.Process(
-            target=run_in_environment, args=(environment, target, args), name=name
+            target=run_in_environment, args=(environment, self._settings, target, args), name=name
         )
 
 
 def run_in_environment(
-    environment: Mapping[str, str], target: Callable[..., object], args: Sequence[Any]
+    environment: Mapping[str, str],
+    settings: Mapping[str, object],
+    target: Callable[..., object],
+    args: Sequence[Any],
 ) -> None:
     """Call a function with the variables of the process that asked for it, and not those of the server."""
     os.environ.clear()
     os.environ.update(environment)
-    target(*args)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setattr(name, value)
+        target(*args)
 
 
-def start_workers_quickly(patch: pytest.MonkeyPatch) -> None:
-    """Have standfast start its workers as quick processes."""
-    context = QuickContext()
+def start_workers_quickly(
+    patch: pytest.MonkeyPatch, settings: Mapping[str, object] | None = None
+) -> None:
+    """Have standfast start its workers as quick processes, with the settings that `QuickContext` takes."""
+    context = QuickContext(settings)
     # of this module alone: explainers are asked in another context
     quick = SimpleNamespace(**{**vars(multiprocessing), "get_context": lambda kind: context})
     patch.setattr("standfast.study.executors.processes.multiprocessing", quick)
 
 
 class QuickCommand:
-    """The command line in a process of its own, as `subprocess.Popen` has it; its workers start quickly, too.
+    """The command line in a process of its own, as `subprocess.Popen` has it.
 
     Args:
         arguments: of the command.
         complaints: the file for what it writes to standard error.
+        quick_workers: whether its workers start quickly, too.
     """
 
-    def __init__(self, arguments: Sequence[object], complaints: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[object], complaints: Path, quick_workers: bool = True
+    ) -> None:
         words = ["standfast", *map(str, arguments)]
-        self._process = QuickContext().Process(run_command, (words, str(complaints)), "command")
+        self._process = QuickContext().Process(
+            run_command, (words, str(complaints), quick_workers), "command"
+        )
         self._process.start()
 
     @property
@@ -100,7 +118,7 @@ class QuickCommand:
         return code
 
 
-def run_command(words: Sequence[str], complaints: str) -> None:
+def run_command(words: Sequence[str], complaints: str, quick_workers: bool) -> None:
     """What the process of a command does; it leads a session, and what it writes elsewhere is lost."""
     from standfast.cli import main
 
@@ -112,5 +130,6 @@ def run_command(words: Sequence[str], complaints: str) -> None:
     os.dup2(os.open(complaints, os.O_WRONLY | os.O_CREAT), 2)
     sys.argv = list(words)
     with pytest.MonkeyPatch.context() as patch:
-        start_workers_quickly(patch)
+        if quick_workers:
+            start_workers_quickly(patch)
         main()

@@ -21,11 +21,12 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from quick_processes import QuickContext, start_workers_quickly
 from ray_cluster import RayCluster
 from refusals import assert_refused
 
 import standfast
-from standfast.explainers import Explainer
+from standfast.explainers import Explainer, from_callable
 from standfast.metrics import Cost, LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import Results, load_results
@@ -72,8 +73,16 @@ def once_deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor)
 
 
 def slow(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """A batch takes a tenth of a second."""
-    time.sleep(0.1)
+    """A batch takes longer than it is silent of its progress (`quick_progress`)."""
+    time.sleep(0.01)
+    return x * 2
+
+
+def endless(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Does not end in a worker, whose number becomes a file in the folder that is named in the environment."""
+    if multiprocessing.current_process().name.startswith("standfast-"):
+        Path(os.environ["STANDFAST_TEST_MARKER"], str(os.getpid())).touch()
+        time.sleep(300)
     return x * 2
 
 
@@ -115,7 +124,7 @@ def a_grid(
     }
     explainers = explainers or {
         "grad": standfast.explainers.get("saliency"),
-        "mine": standfast.explainers.from_callable(fussy),
+        "mine": from_callable(fussy),
     }
     return Grid(
         {"noise": Samples(inputs)},
@@ -156,6 +165,15 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results
 
 
+def test_a_worker_that_starts_from_nothing_gives_the_bits_of_this_process(tmp_path: Path) -> None:
+    """The only one here that loads the libraries itself and does jobs: this takes it seconds."""
+    grid = a_grid({"mine": from_callable(fussy)}, count=4, repeats=1)
+    summary, results = run(tmp_path / "there", Processes(1), grid)
+    assert (summary.done, len(summary.failed)) == (3, 3)
+    assert_same(results, run(tmp_path / "here", InProcess(), grid)[1])
+
+
+@pytest.mark.usefixtures("quick_workers")
 def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -> None:
     summary, results = run(tmp_path, Processes(2))
     assert len(summary.failed) == 6
@@ -165,14 +183,23 @@ def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -
     assert all("in fussy" in trace for trace in (each["traceback"] for each in results.failures))
 
 
-@pytest.mark.usefixtures("quick_workers")
+@pytest.fixture
+def quick_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here and in workers, the share of a job is told a hundred times a second, and not twice."""
+    settings = {"standfast.study.worker._SECONDS_BETWEEN_SHARES": 0.01}
+    for name, value in settings.items():
+        monkeypatch.setattr(name, value)
+    start_workers_quickly(monkeypatch, settings)
+
+
+@pytest.mark.usefixtures("quick_progress")
 @pytest.mark.parametrize("make", [InProcess, partial(Processes, 1)])
 def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
     make: Callable[[], Executor], tmp_path: Path
 ) -> None:
-    """Two jobs of 11 queries one after the other, each of which is a batch of a tenth of a second."""
+    """Two jobs of 11 queries one after the other, each of which is a batch."""
     grid = replace(
-        a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2),
+        a_grid({"slow": from_callable(slow)}, count=2),
         metrics={"queries": Queries()},
     )
     seen: list[Progress] = []
@@ -211,7 +238,7 @@ def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
     """
     monkeypatch.setenv("STANDFAST_TEST_MARKER", str(tmp_path / "died"))
     functions = {"deadly": deadly, "once": once_deadly, "spoil": spoil}
-    explainers = {name: standfast.explainers.from_callable(functions[name]) for name in names}
+    explainers = {name: from_callable(functions[name]) for name in names}
     grid = a_grid(explainers, count=2, repeats=1)
     grid = replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
     source = grid.models["net"]
@@ -237,7 +264,7 @@ def test_what_cannot_be_sent_to_a_process_is_refused_with_what_to_do(tmp_path: P
     exported = LoadedModel(standfast.Model(program, (0.0, 1.0), device="cpu", batch_size=2))
     saliency = {"s": standfast.explainers.get("saliency")}
     for grid in (
-        a_grid({"lambda": standfast.explainers.from_callable(lambda module, x, targets: x)}),
+        a_grid({"lambda": from_callable(lambda module, x, targets: x)}),
         Grid(
             {"x": Samples(torch.rand(2, 4))},
             {"m": exported},
@@ -349,10 +376,26 @@ def in_time(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.fixture
+def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm tasks, which submitit pickles, are run in this process, as they take seconds to start."""
+    submitit = pytest.importorskip("submitit", reason="needs submitit")
+    cloudpickle = pytest.importorskip("cloudpickle", reason="needs cloudpickle")
+    debug = submitit.local.debug.DebugExecutor
+    submit = debug._internal_process_submissions
+
+    def submit_pickled(executor: Any, submissions: Any) -> Any:
+        return submit(executor, cloudpickle.loads(cloudpickle.dumps(submissions)))
+
+    monkeypatch.setattr(debug, "_internal_process_submissions", submit_pickled)
+    make = submitit.AutoExecutor
+    monkeypatch.setattr(submitit, "AutoExecutor", lambda folder, cluster: make(folder, "debug"))
+
+
+@pytest.mark.usefixtures("tasks_here")
 @pytest.mark.filterwarnings("ignore")  # submitit's own
 def test_slurm_tasks_share_the_jobs(tmp_path: Path) -> None:
     """Of an explainer of ours, which needs no process beside the task."""
-    pytest.importorskip("submitit", reason="needs submitit")
     grid = a_grid({"grad": standfast.explainers.get("saliency")}, count=2)
     summary, results = run(tmp_path / "store", Slurm(2, tmp_path / "logs", "local"), grid)
     assert (summary.done, summary.failed) == (6, [])
@@ -517,9 +560,9 @@ def sleepy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> t
 
 
 def greedy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Takes 1.5 GB for inputs whose first pixel is black, and keeps it."""
+    """Takes 1 GB for inputs whose first pixel is black, and keeps it."""
     if bool((x[:, 0, 0, 0] == 0).any()):
-        _TAKEN.append(torch.ones(1500, 2**18))
+        _TAKEN.append(torch.ones(1000, 2**18))
         time.sleep(300)
     return x * 2
 
@@ -527,25 +570,31 @@ def greedy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> t
 _TAKEN: list[torch.Tensor] = []
 
 
+@pytest.fixture
+def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For explainers without end, which give no answers when the jobs are planned, however long they are waited for."""
+    monkeypatch.setattr("standfast.study.answers._SECONDS", 0.2)
+
+
 def one_bad_job(explain: Callable[..., torch.Tensor]) -> Grid:
     """Three jobs, of which the first meets an input whose first pixel is black."""
-    grid = a_grid({"mine": standfast.explainers.from_callable(explain)}, repeats=1)
+    grid = a_grid({"mine": from_callable(explain)}, repeats=1)
     return replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
 
 
-@pytest.mark.usefixtures("quick_workers")
+@pytest.mark.usefixtures("quick_workers", "little_patience")
 @pytest.mark.parametrize(
     ("explain", "limits", "words"),
     [
         (
             sleepy,
-            Limits(timeout=2.0),
-            r"TimeoutError: the job ran for \d\.\d s, and the limit is 2 s",
+            Limits(timeout=1.0),
+            r"TimeoutError: the job ran for \d\.\d s, and the limit is 1 s",
         ),
         (
             greedy,
-            Limits(memory_gb=1.4),
-            r"MemoryError: the worker took .* GB, and the limit is 1\.4 GB",
+            Limits(memory_gb=1.2),
+            r"MemoryError: the worker took .* GB, and the limit is 1\.2 GB",
         ),
     ],
 )
@@ -622,18 +671,18 @@ def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.usefixtures("quick_workers")
+@pytest.mark.usefixtures("quick_workers", "little_patience")
 def test_a_task_of_slurm_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
     """What a task does, in this process."""
     pytest.importorskip("cloudpickle", reason="needs cloudpickle")
     grid, store = one_bad_job(sleepy), Store(tmp_path)
     jobs = make_plan(grid).jobs
-    task = SlurmTask(grid, store, tuple(jobs), Limits(timeout=2.0, memory_gb=6.0))
+    task = SlurmTask(grid, store, tuple(jobs), Limits(timeout=1.0, memory_gb=6.0))
     assert task() == 3
     statuses = [store.statuses()[job.identity] for job in jobs]
     assert statuses == ["failed", "done", "done"]
     record, _ = store.read(jobs[0].identity, failed=True)
-    assert "the limit is 2 s" in record["error"]
+    assert "the limit is 1 s" in record["error"]
 
 
 @pytest.mark.slow
@@ -647,6 +696,28 @@ def test_slurm_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
     assert "the limit is 2 s" in results.failures[0]["error"]
 
 
+def do_endless_jobs(folder: str) -> None:
+    """What the process does that gets SIGTERM."""
+    with pytest.MonkeyPatch.context() as patch:
+        start_workers_quickly(patch)
+        run(Path(folder), Processes(2), a_grid({"endless": from_callable(endless)}))
+
+
+def test_sigterm_leaves_no_worker_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How workers end that have not loaded their libraries yet is seen in a slow test."""
+    (numbers := tmp_path / "numbers").mkdir()
+    monkeypatch.setenv("STANDFAST_TEST_MARKER", str(numbers))
+    process = QuickContext().Process(do_endless_jobs, (str(tmp_path / "results"),), "study")
+    process.start()
+    in_time(lambda: len(list(numbers.iterdir())) == 2)
+    process.terminate()
+    process.join(30)
+    assert process.exitcode == -signal.SIGTERM
+    workers = [int(file.name) for file in numbers.iterdir()]
+    in_time(lambda: not any(map(is_running, workers)), 20)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
     def find_processes() -> list[str]:
@@ -679,4 +750,4 @@ def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(30) == -signal.SIGTERM
     # workers that were still loading their libraries notice when they have
-    in_time(lambda: not find_processes(), 20)
+    in_time(lambda: not find_processes())

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from standfast.study import folders, lease
-from standfast.study.folders import Folder, WriteError, open_folder
+from standfast.study.folders import Folder, LocalFolder, WriteError, open_folder
 from standfast.study.lease import RunningError, hold_lease
 
 LOCKS = pytest.mark.skipif(lease.fcntl is None, reason="needs locks of the system")
@@ -36,6 +36,35 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.01)
     monkeypatch.setattr(lease, "_RENEWED", 0.05)
     monkeypatch.setattr(lease, "_WATCHED", 0.5)
+
+
+class SimulatedWaits:
+    """In the place of `time` for a run that finds another one's file: it waits for no time.
+
+    Attributes:
+        now: the seconds since some beginning.
+        meanwhile: what the other run does at each second.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.meanwhile()
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> SimulatedWaits:
+    """Waits of the usual lengths, which are simulated."""
+    found = SimulatedWaits()
+    monkeypatch.setattr(lease, "time", found)
+    monkeypatch.setattr(lease, "_WATCHED", 45.0)
+    return found
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -74,33 +103,34 @@ def test_the_file_says_nothing_of_processes_and_clocks(folder: Folder) -> None:
         assert content(folder).keys() == {"token", "host", "system", "renewals"}
 
 
-def test_a_run_elsewhere_is_watched(folder: Folder) -> None:
+def test_a_run_elsewhere_is_watched(folder: Folder, waits: SimulatedWaits) -> None:
     """Its lock does not reach here. While its file is renewed it is at work, whatever its clock and its name are."""
     other = {"token": "t", "host": "elsewhere", "system": "another one", "renewals": 0}
-    ended = threading.Event()
 
     def renew() -> None:
-        while not ended.wait(0.1):
-            other["renewals"] += 1  # type: ignore[operator]
+        if waits.now >= 40.0:
+            other["renewals"] = 1
             folder.write("running.json", json.dumps(other).encode())
 
     folder.write("running.json", json.dumps(other).encode())
-    (thread := threading.Thread(target=renew)).start()
+    waits.meanwhile = renew
     with pytest.raises(RunningError, match="on elsewhere"), hold_lease(folder):
         pass
-    ended.set()
-    thread.join()
-    began = time.monotonic()
+    waits.meanwhile = lambda: None
+    began = waits.now
     with hold_lease(folder):
-        assert time.monotonic() - began >= 0.5
+        assert waits.now - began >= 45.0
         assert content(folder)["token"] != "t"
     assert not folder.exists("running.json")
 
 
 @pytest.mark.parametrize("left", [b"", b"no JSON", b"[]"])
-def test_a_file_that_says_nothing_is_watched_and_taken_over(folder: Folder, left: bytes) -> None:
+def test_a_file_that_says_nothing_is_watched_and_taken_over(
+    folder: Folder, waits: SimulatedWaits, left: bytes
+) -> None:
     folder.write("running.json", left)
     with hold_lease(folder):
+        assert waits.now >= 45.0
         assert content(folder)["renewals"] >= 0
 
 
@@ -143,29 +173,34 @@ def test_what_was_forked_by_a_run_that_has_ended_does_not_block_the_next(tmp_pat
 
 
 def test_of_many_that_take_over_one_does(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.5)
-    folder.write("running.json", b"left behind")
-    working, most, lock = 0, 0, threading.Lock()
+    # all find that nobody lives before one of them writes; on this computer a lock lets one look at all
+    all_have_watched = threading.Barrier(1 if isinstance(folder, LocalFolder) else 6)
 
-    def work() -> None:
-        nonlocal working, most
+    def watch(folder: Folder, left: bytes) -> bool:
+        all_have_watched.wait(30)
+        return False
+
+    monkeypatch.setattr(lease, "_is_renewed", watch)
+    monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.2)
+    folder.write("running.json", b"left behind")
+    working: list[int] = []
+    # whoever has the lease keeps it until all others have it, too, or were refused
+    all_have_tried = threading.Barrier(6)
+
+    def work(number: int) -> None:
         try:
             with hold_lease(folder):
-                with lock:
-                    working += 1
-                    most = max(most, working)
-                time.sleep(0.3)
-                with lock:
-                    working -= 1
+                working.append(number)
+                all_have_tried.wait(30)
         except RunningError:
-            return
+            all_have_tried.wait(30)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == 1
+    assert len(working) == 1
 
 
 def test_a_run_that_lost_its_lease_says_so_and_leaves_the_file(

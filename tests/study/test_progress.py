@@ -218,17 +218,27 @@ def test_rows_move_the_share_within_one_explanation(monkeypatch: pytest.MonkeyPa
     assert shares == [0.125, 0.25, 0.5, 0.5, 0.5, 0.625]
 
 
+def wait_for_line(capfd: pytest.CaptureFixture[str], part: str = "") -> str:
+    """The next line on standard error in which these words are; its end may be written later."""
+    end = time.monotonic() + 30
+    while True:
+        for line in capfd.readouterr().err.splitlines():
+            if line and part in line:
+                return line
+        assert time.monotonic() < end, "no line comes"
+        time.sleep(0.01)
+
+
 def test_what_is_prepared_is_said(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.05)
+    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.01)
     say_step("nobody asks")
     with watch():
-        time.sleep(0.2)
+        first = wait_for_line(capfd)
         say_step("retrained 12 on rows, 12 of 49")
-        time.sleep(0.2)
-    first, *_, last = capfd.readouterr().err.splitlines()
+        last = wait_for_line(capfd, "retrained")
     assert first.startswith("preparing: models and explainers are asked, 0:00")
     assert "are asked (retrained 12 on rows, 12 of 49), 0:00 elapsed" in last
 
@@ -258,14 +268,13 @@ def test_a_run_that_says_nothing_has_a_line_all_the_same(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.05)
+    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.01)
     with watch() as update:
         assert update is not None
-        time.sleep(0.5)
+        for _ in range(2):
+            assert wait_for_line(capfd).startswith("preparing: ")
         update(Progress(0, 2, 0.0, "worst_case: ig"))
-        time.sleep(0.5)
-    lines = capfd.readouterr().err.splitlines()
-    assert lines[0].startswith("preparing: ")
-    assert lines[-1].startswith("0% 0/2 jobs, time left not known yet, 0:0")
-    assert lines[-1].endswith(" elapsed: worst_case: ig")
-    assert len(lines) >= 4
+        for _ in range(2):
+            line = wait_for_line(capfd, "jobs")
+            assert line.startswith("0% 0/2 jobs, time left not known yet, 0:0")
+            assert line.endswith(" elapsed: worst_case: ig")

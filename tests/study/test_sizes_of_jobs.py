@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import standfast
 from conftest import small_net
@@ -20,27 +19,22 @@ from standfast.study.plan import make_plan
 BALL = standfast.LinfBall(0.1)
 
 
-class Slow(nn.Module):
-    """So slow that no job has time for a second sample."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = small_net((12,))
-
-    def forward(self, x: Tensor) -> Tensor:
-        time.sleep(0.005 * len(x))
-        out: Tensor = self.net(x)
-        return out
+@pytest.fixture
+def slow_model(monkeypatch: pytest.MonkeyPatch) -> standfast.Model:
+    """So slow, as it is said to be, that no job has time for a second sample."""
+    monkeypatch.setattr("standfast.study.plan._choose_pace", lambda *args: 0.005)
+    return standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
 
 
 def draw(count: int) -> Tensor:
     return torch.rand(count, 12, generator=torch.Generator().manual_seed(3))
 
 
-def count_samples_of_jobs(explainer: str, metric: str, count: int) -> list[int]:
+def count_samples_of_jobs(
+    model: standfast.Model, explainer: str, metric: str, count: int
+) -> list[int]:
     """The samples of each job where the time allows one."""
     asked: dict[str, Any] = {"neighbourhood": BALL, "sanity": False, "controls": False}
-    model = standfast.Model(Slow(), (0.0, 1.0), device="cpu")
     arguments = Arguments(
         model=model, explainers=explainer, inputs=draw(count), metrics=[metric], **asked
     )
@@ -48,15 +42,17 @@ def count_samples_of_jobs(explainer: str, metric: str, count: int) -> list[int]:
     return [job.stop - job.start for job in plan.jobs]
 
 
-def test_steps_of_a_search_share_batches_between_samples() -> None:
-    assert count_samples_of_jobs("saliency", "worst_case:budget=20", 16) == [8, 8]
-    assert count_samples_of_jobs("saliency", "worst_case:budget=20", 9) == [5, 4]
+def test_steps_of_a_search_share_batches_between_samples(slow_model: standfast.Model) -> None:
+    search = "worst_case:budget=20"
+    assert count_samples_of_jobs(slow_model, "saliency", search, 16) == [8, 8]
+    assert count_samples_of_jobs(slow_model, "saliency", search, 9) == [5, 4]
 
 
-def test_a_single_sample_fills_the_batches_of_other_metrics() -> None:
-    assert count_samples_of_jobs("saliency", "max_sensitivity:samples=20", 3) == [1, 1, 1]
+def test_a_single_sample_fills_the_batches_of_other_metrics(slow_model: standfast.Model) -> None:
+    sampled, search = "max_sensitivity:samples=20", "worst_case:budget=20"
+    assert count_samples_of_jobs(slow_model, "saliency", sampled, 3) == [1, 1, 1]
     # each explanation runs 30 rows
-    assert count_samples_of_jobs("kernel_shap:samples=30", "worst_case:budget=20", 3) == [1, 1, 1]
+    assert count_samples_of_jobs(slow_model, "kernel_shap:samples=30", search, 3) == [1, 1, 1]
 
 
 def count_rows(metric: Metric, samples: int) -> int:

@@ -71,7 +71,7 @@ def make_copies(rounds: int) -> str:
         "samples=2001-99-99",
         "samples=!!int x",
         f"samples={'9' * 5000}",
-        f"samples={'[' * 5000}",
+        f"samples={'[' * 600}",  # the parser takes the square of their number
         "samples=&all [*all]",
         "samples={a: 1, a: 2}",
         f"samples={make_copies(20)}",

@@ -217,13 +217,15 @@ def places(content: Any) -> Iterator[tuple[Any, Any]]:
 )
 def test_anything_anywhere_is_fine_or_a_study_error(value: Any) -> None:
     content = YAML(typ="safe", pure=True).load(EXAMPLE)
+    # as a key, what cannot be one is the same for all
     name = value if isinstance(value, str | int | None) else "other"
+    is_other_key = name != "other" or value == []
     for container, key in list(places(content)):
         before, container[key] = container[key], value
         with contextlib.suppress(StudyError):
             study_from(content).plain()
         container[key] = before
-        if isinstance(container, dict):
+        if isinstance(container, dict) and is_other_key:
             container[name] = container.pop(key)
             with contextlib.suppress(StudyError):
                 study_from(content).plain()
@@ -342,8 +344,9 @@ def test_aliases_without_end(tmp_path: Path) -> None:
     levels = "".join(f"  - &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
     with pytest.raises(StudyError, match="alias"):
         load_study(write(tmp_path, f"title:\n  - &a0 x\n{levels}"))
+    # the parser takes the square of their number
     with pytest.raises(StudyError, match="brackets"):
-        load_study(write(tmp_path, "title: " + "[" * 5000))
+        load_study(write(tmp_path, "title: " + "[" * 600))
 
 
 def test_an_error_keeps_its_cause(folder: Path) -> None:

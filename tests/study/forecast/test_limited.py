@@ -76,9 +76,9 @@ def read_values(results: Any) -> pl.DataFrame:
 def test_a_limited_run_ends_in_time_and_says_what_it_left_out(
     tmp_path: Path, clock: SimulatedClock
 ) -> None:
-    """All of it would take some 40 x 3 x 5,000 ms."""
+    """All of it would take some 40 x 9 x 5,000 ms."""
     began = clock.now
-    results = evaluate(make_model(), 0.2, tmp_path)
+    results = evaluate(make_model(0.003), 0.2, tmp_path)
     assert clock.now - began < 12 + 0.5
     options = results.manifest["metrics"][WORST]["options"]
     assert options["budget"] in (20, 50, 100, 200, 500, 1000, 2000)
@@ -96,7 +96,7 @@ def test_a_limited_run_ends_in_time_and_says_what_it_left_out(
 
 @pytest.mark.usefixtures("clock")
 def test_the_choice_is_stored_as_ordinary_options_with_the_same_bits(tmp_path: Path) -> None:
-    limited = evaluate(make_model(), 0.3, tmp_path / "limited")
+    limited = evaluate(make_model(0.003), 0.3, tmp_path / "limited")
     budget = limited.manifest["metrics"][WORST]["options"]["budget"]
     metrics = [f"worst_case:budget={budget}", "max_sensitivity:samples=5"]
     model = make_model(0.0)
@@ -113,7 +113,7 @@ def test_the_choice_is_stored_as_ordinary_options_with_the_same_bits(tmp_path: P
 
 @pytest.mark.usefixtures("clock")
 def test_the_same_call_continues_with_more_samples(tmp_path: Path) -> None:
-    model = make_model(0.002)
+    model = make_model(0.005)
     first = evaluate(model, 0.15, tmp_path)
     assert first.run.stopped
     before = read_values(first)
@@ -217,8 +217,8 @@ def test_a_run_is_stopped_in_time_and_leaves_the_model_as_it_was(tmp_path: Path)
     model = make_model()
     model.module.train()
     began = time.monotonic()
-    assert evaluate(model, 0.05, tmp_path).run.stopped
-    assert time.monotonic() - began < 3 + 8
+    assert evaluate(model, 0.03, tmp_path).run.stopped
+    assert time.monotonic() - began < 1.8 + 8
     assert model.module.training
     assert all(parameter.requires_grad for parameter in model.module.parameters())
     assert not any(
