@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -35,16 +37,21 @@ class Slow(nn.Module):
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Lines:
+def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
     """The lines on standard error, where they come soon after each other."""
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", INTERVAL)
-    rest = ""
+    # what pytest captures cannot be read while another thread writes
+    stream = io.StringIO()
+    monkeypatch.setattr("standfast.display.sys", SimpleNamespace(**{**vars(sys), "stderr": stream}))
+    place = 0
 
     def read() -> list[str]:
-        """The lines that are whole: another thread may be writing one."""
-        nonlocal rest
-        whole, _, rest = (rest + capfd.readouterr().err).rpartition("\n")
+        """The lines that came since the last call, and are whole."""
+        nonlocal place
+        new = stream.getvalue()[place:]
+        whole = new[: new.rfind("\n") + 1]
+        place += len(whole)
         return whole.splitlines()
 
     return read
@@ -113,7 +120,7 @@ def test_what_cannot_be_shown_harms_nothing(lines: Lines, monkeypatch: pytest.Mo
     with show_progress(fail, only_if_long=True):
         time.sleep(4 * INTERVAL)
     assert lines() == []
-    monkeypatch.setattr(sys, "stderr", None)  # as of a program without a console
+    monkeypatch.setattr("standfast.display.sys.stderr", None)  # as of a program without a console
     with show_progress(fail):
         pass
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import time
 import types
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -218,27 +220,34 @@ def test_rows_move_the_share_within_one_explanation(monkeypatch: pytest.MonkeyPa
     assert shares == [0.125, 0.25, 0.5, 0.5, 0.5, 0.625]
 
 
-def wait_for_line(capfd: pytest.CaptureFixture[str], part: str = "") -> str:
-    """The next line on standard error in which these words are; its end may be written later."""
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Standard error: what pytest captures of it cannot be read while another thread writes."""
+    made = io.StringIO()
+    monkeypatch.setattr("standfast.display.sys", SimpleNamespace(**{**vars(sys), "stderr": made}))
+    return made
+
+
+def wait_for_line(stream: io.StringIO, part: str = "") -> str:
+    """The next line in which these words are."""
+    place = len(stream.getvalue())
     end = time.monotonic() + 30
     while True:
-        for line in capfd.readouterr().err.splitlines():
+        for line in stream.getvalue()[place:].splitlines():
             if line and part in line:
                 return line
         assert time.monotonic() < end, "no line comes"
         time.sleep(0.01)
 
 
-def test_what_is_prepared_is_said(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_prepared_is_said(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.01)
     say_step("nobody asks")
     with watch():
-        first = wait_for_line(capfd)
+        first = wait_for_line(stream)
         say_step("retrained 12 on rows, 12 of 49")
-        last = wait_for_line(capfd, "retrained")
+        last = wait_for_line(stream, "retrained")
     assert first.startswith("preparing: models and explainers are asked, 0:00")
     assert "are asked (retrained 12 on rows, 12 of 49), 0:00 elapsed" in last
 
@@ -265,16 +274,16 @@ def test_each_of_several_models_is_said_while_a_run_is_prepared(
 
 
 def test_a_run_that_says_nothing_has_a_line_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO
 ) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.01)
     with watch() as update:
         assert update is not None
         for _ in range(2):
-            assert wait_for_line(capfd).startswith("preparing: ")
+            assert wait_for_line(stream).startswith("preparing: ")
         update(Progress(0, 2, 0.0, "worst_case: ig"))
         for _ in range(2):
-            line = wait_for_line(capfd, "jobs")
+            line = wait_for_line(stream, "jobs")
             assert line.startswith("0% 0/2 jobs, time left not known yet, 0:0")
             assert line.endswith(" elapsed: worst_case: ig")
