@@ -182,7 +182,7 @@ class Gradient(Explainer):
 @pytest.mark.parametrize(
     ("attribution", "words"),
     [
-        (lambda x: x[..., :-1], r"maps have the shape of the inputs, \(19, 12\), not \(19, 11\)"),
+        (lambda x: x[..., :-1], r"maps have the shape of the inputs, \(17, 12\), not \(17, 11\)"),
         (lambda x: x - x.mean(), "maps are the same with another batch size"),
         (lambda x: x + torch.rand(x.shape), "maps are the same a second time"),
         (lambda x: x.sign() + 0 * x, "the derivative of the explanation is not 0"),
