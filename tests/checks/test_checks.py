@@ -16,7 +16,13 @@ import pytest
 from typer.testing import CliRunner
 
 import standfast
-from standfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
+from standfast.checks import (
+    Decisions,
+    RequirementDecision,
+    check,
+    decide_requirements,
+    freeze_baseline,
+)
 from standfast.checks.formats import FORMATS, to_plain
 from standfast.checks.sequence import read_decisions
 from standfast.checks.values import read_sample_values
@@ -25,7 +31,12 @@ from standfast.errors import ArgumentError, StandfastError, UnknownNameError
 from standfast.report import Results, load_results
 from standfast.report.sentences import say
 from standfast.results import ValueSpec
-from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
+from standfast.statistics.decisions import (
+    IntervalEstimate,
+    estimate_share,
+    foresee_share,
+    spend_level,
+)
 from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.spec import study_from
@@ -56,7 +67,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return load_results(folder)
 
 
-def decide(results: Results, look: int = 1, **requirement: Any) -> list[Decision]:
+def decide(results: Results, look: int = 1, **requirement: Any) -> list[RequirementDecision]:
     found = decide_requirements(results, [RequirementEntry(**requirement)], look)
     return list(found.decisions)
 
@@ -532,25 +543,25 @@ def test_the_looks_are_json_and_are_read_again(tmp_path: Path) -> None:
 PLACE = ("digits", "lenet", "saliency", "a <metric> | & more")
 SOME = Decisions(
     (
-        Decision(
+        RequirementDecision(
             "median at least 0.6",
             *PLACE,
             "pass",
             "share of samples",
-            Estimate(0.9, 0.7, 1, 0.96, 20),
+            IntervalEstimate(0.9, 0.7, 1, 0.96, 20),
             0.5,
             "higher",
         ),
-        Decision(
+        RequirementDecision(
             "mean at most 1",
             *PLACE,
             "fail",
             "mean of x",
-            Estimate(3.0, 2.0, math.inf, 0.96, 20),
+            IntervalEstimate(3.0, 2.0, math.inf, 0.96, 20),
             1.0,
             "lower",
         ),
-        Decision(
+        RequirementDecision(
             "better than\x00random",
             *PLACE,
             "undecided",
@@ -590,7 +601,7 @@ def test_formats() -> None:
 )
 def test_exit_codes(outcomes: tuple[Any, ...], failed: int, code: int) -> None:
     decisions = tuple(
-        Decision("a", *PLACE, outcome, "b", None, 0.0, "higher") for outcome in outcomes
+        RequirementDecision("a", *PLACE, outcome, "b", None, 0.0, "higher") for outcome in outcomes
     )
     assert Decisions(decisions, failed=failed).exit_code == code
 

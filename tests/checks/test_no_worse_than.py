@@ -14,7 +14,13 @@ import polars as pl
 import pytest
 
 import standfast
-from standfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
+from standfast.checks import (
+    Decisions,
+    RequirementDecision,
+    check,
+    decide_requirements,
+    freeze_baseline,
+)
 from standfast.checks.case import NOTHING_FROZEN
 from standfast.checks.sanity import compare_sanity
 from standfast.checks.sequence import confirm_decisions, read_decisions
@@ -48,7 +54,7 @@ def freeze(results: Results, folder: Path) -> str:
         return str(freeze_baseline(results, folder))
 
 
-def decide(results: Any, base: str, **options: Any) -> list[Decision]:
+def decide(results: Any, base: str, **options: Any) -> list[RequirementDecision]:
     entry = RequirementEntry(no_worse_than=base, **options)
     return list(decide_requirements(results, [entry]).decisions)
 

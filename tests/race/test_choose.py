@@ -31,7 +31,7 @@ from standfast.results.races import Entrant, Race, read_race
 from standfast.study.executors import local
 from standfast.study.forecast.choice import Choice
 from standfast.study.forecast.costs import Costs
-from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.estimate import Estimate, EstimateLine
 from standfast.study.forecast.limited import TimeLimit
 from standfast.study.store import Store
 
@@ -456,7 +456,7 @@ def make_costs(seconds: float, ladder: tuple[Mapping[str, Any], ...] = ()) -> Ra
     digits = torch.zeros(60, 1, 2, 2)
     labels = {"checks": 3.0, "aopc": 60 * seconds}
     lines = [
-        Line("d", "m", explainer, label, 1, 0, 60, 60, spent, basis="trial")
+        EstimateLine("d", "m", explainer, label, 1, 0, 60, 60, spent, basis="trial")
         for explainer in EXPLAINERS
         for label, spent in labels.items()
     ]

@@ -17,13 +17,13 @@ from report_builder import COMMON, Builder, assert_whole, base
 import standfast
 from standfast.metrics.base import PartOf, metrics
 from standfast.report import write_figures
-from standfast.report.charts import Chart, Table
+from standfast.report.charts import Chart, ExplainerTable
 from standfast.report.page import comparisons as comparisons_module
-from standfast.report.page.comparisons import Comparison, compare_models, compare_options
+from standfast.report.page.comparisons import OptionComparison, compare_models, compare_options
 from standfast.report.page.html import Page
 from standfast.report.page.options import (
     Configuration,
-    Group,
+    OptionGroup,
     find_groups,
     flatten_options,
     has_places,
@@ -124,8 +124,10 @@ def charts(builder: Builder) -> list[Chart]:
     return [figure for each in found for figure in each.figures if isinstance(figure, Chart)]
 
 
-def tables(found: list[Comparison]) -> list[Table]:
-    return [figure for each in found for figure in each.figures if isinstance(figure, Table)]
+def tables(found: list[OptionComparison]) -> list[ExplainerTable]:
+    return [
+        figure for each in found for figure in each.figures if isinstance(figure, ExplainerTable)
+    ]
 
 
 def rows(chart: Chart, line: str) -> list[dict[str, Any]]:
@@ -150,7 +152,7 @@ def configurations(*options: Any, owners: dict[str, str] | None = None) -> list[
     ]
 
 
-def shape(group: Group) -> tuple[str, list[tuple[str, float | None]]]:
+def shape(group: OptionGroup) -> tuple[str, list[tuple[str, float | None]]]:
     return group.option, [(member.name, member.x) for member in group.members]
 
 
@@ -237,7 +239,7 @@ def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_t
     from standfast.metrics.base import plain
     from standfast.neighbourhoods import JPEG, Brightness, Compose, LinfBall, Rotation
 
-    def find(*places: Any) -> list[Group]:
+    def find(*places: Any) -> list[OptionGroup]:
         return find_groups(configurations(*({"neighbourhood": plain(place)} for place in places)))
 
     (group,) = find(Rotation(5), Rotation(10), Rotation(20))

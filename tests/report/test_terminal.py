@@ -15,7 +15,7 @@ from standfast.errors import ArgumentError
 from standfast.report import Results
 from standfast.report.sentences import describe_leader, say
 from standfast.report.terminal import format_text
-from standfast.results import Decision, Failure
+from standfast.results import Failure, MetricDecision
 from standfast.results.formatting import format_estimate, format_interval, to_ascii
 
 
@@ -249,25 +249,25 @@ def summarised(results: Results, labels: list[str]) -> Results:
     ("decision", "words"),
     [
         (
-            Decision("unable", "few samples", 2, 2, 6),
+            MetricDecision("unable", "few samples", 2, 2, 6),
             "2 samples have a value for both explainers; a test at 5% needs at least 6.",
         ),
         (
-            Decision("open", "no difference", 3, 20, 1200),
+            MetricDecision("open", "no difference", 3, 20, 1200),
             "20 samples show no difference between explainers. If the differences stay as they are, about 1,000 would "
             "show one.",
         ),
         (
-            Decision("decided", "some worse", 3, 9, None, ("a", "b"), ("c",)),
+            MetricDecision("decided", "some worse", 3, 9, None, ("a", "b"), ("c",)),
             "a is better than c, and not shown to be better than b (9 samples, tests at 5%).",
         ),
         (
-            Decision("decided", "all worse", 2, 9, None, ("a",), ("b",)),
+            MetricDecision("decided", "all worse", 2, 9, None, ("a",), ("b",)),
             "a is better than b (9 samples, tests at 5%).",
         ),
     ],
 )
-def test_a_sentence_has_the_numbers_of_its_decision(decision: Decision, words: str) -> None:
+def test_a_sentence_has_the_numbers_of_its_decision(decision: MetricDecision, words: str) -> None:
     assert say("decision", decision) == words
 
 

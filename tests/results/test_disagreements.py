@@ -14,7 +14,7 @@ from standfast.report.sentences import describe_verdict
 from standfast.results import ConfiguredMetric, ValueSpec
 from standfast.results.agreement import Disagreement, find_disagreements, read_seed_maps
 from standfast.results.sanity import Check, Sanity
-from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow
+from standfast.results.summary import Counts, MetricDecision, MetricSummary, Summary, SummaryRow
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.paired import Interval
 from standfast.tensors import Array
@@ -119,7 +119,7 @@ def judge(disagreements: tuple[Disagreement, ...]) -> Verdict:
         configured = ConfiguredMetric(label, label, {}, "higher", False, spec, {})
         metrics.append(
             MetricSummary(
-                "d", "m", configured, tuple(rows), None, Decision("open", "no difference")
+                "d", "m", configured, tuple(rows), None, MetricDecision("open", "no difference")
             )
         )
     checks = {("d", "m", name): passed for name in ("shap", "lime")}

@@ -17,7 +17,7 @@ from standfast.report.sentences import MEANINGS, describe_verdict, say
 from standfast.results import ConfiguredMetric, ValueSpec, registered_spec
 from standfast.results.configured_metric import configure_metric
 from standfast.results.sanity import Check, Sanity
-from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow
+from standfast.results.summary import Counts, MetricDecision, MetricSummary, Summary, SummaryRow
 from standfast.results.verdict import KINDS, Verdict, reach_verdict
 from standfast.statistics.paired import Interval
 from standfast.study.file.entries import RequirementEntry
@@ -59,7 +59,9 @@ def make_metric(label: str) -> MetricSummary:
             row, estimate=None, counts=Counts(12, 12, 0, unvaried=12), quality=None
         )
     decision = (
-        Decision("unable", "unchanged") if label == "still" else Decision("none", "one explainer")
+        MetricDecision("unable", "unchanged")
+        if label == "still"
+        else MetricDecision("none", "one explainer")
     )
     configured = ConfiguredMetric(label, label, {}, "higher", False, spec, {})
     return MetricSummary("d", "m", configured, (row,), None, decision)

@@ -17,7 +17,7 @@ from standfast.results.quality import Quality
 from standfast.results.sanity import Check, Sanity
 from standfast.results.summary import (
     Counts,
-    Decision,
+    MetricDecision,
     MetricSummary,
     Summary,
     SummaryRow,
@@ -83,7 +83,7 @@ def make_situation(
         configured = ConfiguredMetric(label, registered, options, "higher", False, rows[0].spec, {})
         metrics.append(
             MetricSummary(
-                "d", "m", configured, tuple(rows), None, Decision("none", "one explainer")
+                "d", "m", configured, tuple(rows), None, MetricDecision("none", "one explainer")
             )
         )
     checks = {("d", "m", name): sanity for name in qualities}

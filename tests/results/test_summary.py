@@ -10,7 +10,7 @@ import scipy.stats
 from report_builder import BAD, GOOD, PROB, WORST, Builder
 
 from standfast.report import Results
-from standfast.results import Decision, MetricSummary, SummaryRow
+from standfast.results import MetricDecision, MetricSummary, SummaryRow
 from standfast.statistics.comparison import compare_with_controls
 from standfast.statistics.paired import find_holm_levels, shift_interval
 
@@ -63,7 +63,9 @@ def test_ranks_and_verdicts_are_of_the_samples_that_all_have(builder: Builder) -
     assert (rows["shaky"].standing, rows["shaky"].mean_rank) == ("worse", 2.0)
     assert (rows["random"].standing, rows["random"].control) == (None, True)
     assert found.uneven
-    assert found.decision == Decision("decided", "all worse", 2, 11, None, ("steady",), ("shaky",))
+    assert found.decision == MetricDecision(
+        "decided", "all worse", 2, 11, None, ("steady",), ("shaky",)
+    )
     (part,) = rows["shaky"].counts.uncounted
     assert (part.status, part.samples, part.rows) == ("misclassified", 1, 1)
 
@@ -225,7 +227,7 @@ def test_a_neighbourhood_that_changes_no_map_ranks_nothing(builder: Builder) -> 
     builder.worst("shaky", unchanged)
     builder.worst("random", [0.1] * 12)
     found = only(builder.results())
-    assert found.decision == Decision("unable", "unchanged")
+    assert found.decision == MetricDecision("unable", "unchanged")
     assert {(row.standing, row.mean_rank) for row in found.rows} == {(None, None)}
     assert rows_of(builder.results())["steady"].value is not None
     said = " ".join(str(builder.results()).split())

@@ -33,7 +33,7 @@ from standfast.results.quality import (
 from standfast.results.sanity import Check, CheckState, Sanity
 from standfast.results.summary import (
     Counts,
-    Decision,
+    MetricDecision,
     MetricSummary,
     Summary,
     SummaryRow,
@@ -155,7 +155,7 @@ def judge_one(
         metric = ConfiguredMetric(label, label, {}, "higher", False, SPEC, {})
         row = row_of("gradcam", label, quality, failure_p, sanity=sanity.state)
         metrics.append(
-            MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer"))
+            MetricSummary("d", "m", metric, (row,), None, MetricDecision("none", "one explainer"))
         )
     checks = {("d", "m", "gradcam"): sanity}
     return reach_verdict(
@@ -209,7 +209,7 @@ def test_several_with_an_open_check_are_named_together() -> None:
     metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
     names = ("gradcam", "saliency")
     rows = tuple(row_of(name, "worst", "good", 0.9, sanity=untested.state) for name in names)
-    measured = MetricSummary("d", "m", metric, rows, None, Decision("none", "not compared"))
+    measured = MetricSummary("d", "m", metric, rows, None, MetricDecision("none", "not compared"))
     verdict = reach_verdict(summary_of(measured, dict.fromkeys(names, untested)), "d", "m")
     assert [(ground.explainer, ground.quality, ground.needed) for ground in verdict.undecided] == [
         ("gradcam", None, None),
@@ -222,7 +222,12 @@ def test_several_with_an_open_check_are_named_together() -> None:
 def test_leaving_out_the_checks_for_want_of_time_earns_nothing() -> None:
     metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
     measured = MetricSummary(
-        "d", "m", metric, (row_of("gradcam", "worst", "good", 0.9),), None, Decision("none", "one")
+        "d",
+        "m",
+        metric,
+        (row_of("gradcam", "worst", "good", 0.9),),
+        None,
+        MetricDecision("none", "one"),
     )
     unlimited = summary_of(measured, {})
     # nobody asked for checks, and the metric does not say what it asks: two kinds of questions are missing, too
@@ -247,7 +252,9 @@ def test_what_no_foreseeable_number_of_samples_decides_has_no_number(
     """Twelve samples: from 16 times as many on, not even the side of the margin is in sight."""
     metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
     row = row_of("gradcam", "worst", "undecided", 0.5, sanity="passed", more_samples_needed=needed)
-    measured = MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer"))
+    measured = MetricSummary(
+        "d", "m", metric, (row,), None, MetricDecision("none", "one explainer")
+    )
     verdict = reach_verdict(summary_of(measured, {"gradcam": PASSED}), "d", "m")
     (ground,) = verdict.undecided
     assert (ground.needed is None) == (not said)

@@ -13,7 +13,7 @@ from scipy import stats
 
 from standfast.errors import ArgumentError
 from standfast.statistics.decisions import (
-    Estimate,
+    IntervalEstimate,
     count_met,
     estimate_mean,
     estimate_share,
@@ -151,4 +151,4 @@ def test_what_more_samples_would_decide() -> None:
     ],
 )
 def test_outcomes(low: float, high: float, limit: float, better: Any, outcome: str) -> None:
-    assert Estimate(0.7, low, high, 0.95, 20).decide(limit, better) == outcome
+    assert IntervalEstimate(0.7, low, high, 0.95, 20).decide(limit, better) == outcome

@@ -20,7 +20,7 @@ from standfast.results.quality import (
 from standfast.results.sanity import Check, Sanity
 from standfast.results.summary import (
     Counts,
-    Decision,
+    MetricDecision,
     MetricSummary,
     Summary,
     SummaryRow,
@@ -144,7 +144,9 @@ def test_who_says_little_does_not_lead_by_rounding() -> None:
             )
         )
     metric = ConfiguredMetric("x", "x", {}, "higher", False, SPEC, {})
-    measured = MetricSummary("d", "m", metric, tuple(rows), None, Decision("open", "no difference"))
+    measured = MetricSummary(
+        "d", "m", metric, tuple(rows), None, MetricDecision("open", "no difference")
+    )
     checks = {("d", "m", "hollow"): failed, ("d", "m", "good"): passed}
     summary = Summary(
         ("d",), ("m",), ("hollow", "good"), (), {"d": 12}, (measured,), {}, 1, 0, 0, (), checks

@@ -31,7 +31,7 @@ from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_misfits
 from standfast.results import Verification, verify_results
-from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.estimate import Estimate, EstimateLine
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import GridOrigin, run_grid
@@ -518,7 +518,9 @@ def test_a_dry_run_with_a_limit_says_what_fits_into_it(
 
     def make_estimate(plan: Plan, *arguments: Any, **options: Any) -> Estimate:
         places = dict.fromkeys((job.data, job.model, job.explainer, job.label) for job in plan.jobs)
-        return Estimate(tuple(Line(*place, 3, 0, 3, 100, 60.0, basis="model") for place in places))
+        return Estimate(
+            tuple(EstimateLine(*place, 3, 0, 3, 100, 60.0, basis="model") for place in places)
+        )
 
     monkeypatch.setattr("standfast.cli.dry_runs.estimate_plan", make_estimate)
     monkeypatch.chdir(tmp_path)

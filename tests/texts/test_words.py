@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from standfast.neighbourhoods.text import CODES, GONE, NO_WORD, Word, encode_word
-from standfast.texts import Batch, encode_texts, split_words, sum_sentences, write_text
-from standfast.texts.tokenizers import Reading, Tokens, assign_tokens
+from standfast.texts import TokenBatch, encode_texts, split_words, sum_sentences, write_text
+from standfast.texts.tokenizers import TokenizedText, Tokens, assign_tokens
 from standfast.texts.words import mark_sentences
 
 
@@ -101,7 +101,7 @@ def test_tokens_belong_to_words_as_a_slow_loop_says(
     )
     reading = assign_tokens(tokens, written, 0, None)
     there = written.ends > written.starts
-    found = Batch([0], [reading], len(spans) + 2, None).sum_tokens(
+    found = TokenBatch([0], [reading], len(spans) + 2, None).sum_tokens(
         values, True, there[None], len(codes)
     )[0]
     expected = np.zeros(len(codes))
@@ -117,7 +117,7 @@ def test_a_text_of_too_many_tokens_loses_its_end_or_its_beginning() -> None:
     written = write_text([encode_word(Word(word, " ")) for word in ("a", "b", "c", "d")])
     spans = [(0, 0), (0, 1), (2, 3), (4, 5), (6, 7), (0, 0)]
     tokens = Tokens([90, 1, 2, 3, 4, 91], spans, [True, False, False, False, False, True])
-    short: dict[bool, Reading] = {
+    short: dict[bool, TokenizedText] = {
         end: assign_tokens(tokens, written, 0, 4, keeps_end=end) for end in (False, True)
     }
     assert short[False].ids.tolist() == [90, 1, 2, 91]

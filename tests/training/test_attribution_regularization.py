@@ -17,7 +17,7 @@ from standfast.training.attribution_regularization import (
     compute_loss_path,
 )
 from standfast.training.classifier import initialize
-from standfast.training.objective import Batch, Scheme
+from standfast.training.objective import Scheme, TrainingBatch
 from standfast.training.schemes import IgNorm, IgSumNorm
 
 LABELS = torch.tensor([0, 1, 2, 0, 1])
@@ -219,7 +219,7 @@ def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.Mo
     monkeypatch.setattr(AttributionAscent, "ascend", lambda *_: perturbed)
 
     def loss() -> Tensor:
-        (part,) = scheme.parts(Batch(module, inputs, LABELS, seeded(), 1.0))
+        (part,) = scheme.parts(TrainingBatch(module, inputs, LABELS, seeded(), 1.0))
         return part.loss
 
     parameters = list(module.parameters())

@@ -20,7 +20,7 @@ from standfast.training.adversarial import Pgd
 from standfast.training.attribution_regularization import AttributionAscent, compute_loss_path
 from standfast.training.classifier import accuracy, initialize, train_classifier
 from standfast.training.loop import Training
-from standfast.training.objective import Batch, Scheme
+from standfast.training.objective import Scheme, TrainingBatch
 from standfast.training.schemes import (
     Adversarial,
     GradientHessian,
@@ -65,11 +65,11 @@ def blobs() -> Blobs:
 
 def batch_of(
     module: nn.Module, blobs: Blobs, precision: torch.dtype = torch.float32, epoch: float = 1.0
-) -> Batch:
-    return Batch(module, *blobs, seeded(7), epoch, (0.0, 1.0), precision)
+) -> TrainingBatch:
+    return TrainingBatch(module, *blobs, seeded(7), epoch, (0.0, 1.0), precision)
 
 
-def gradient_of(module: nn.Module, scheme: Scheme, batch: Batch) -> tuple[float, Tensor]:
+def gradient_of(module: nn.Module, scheme: Scheme, batch: TrainingBatch) -> tuple[float, Tensor]:
     """The loss of a batch and its gradient by the parameters, as the loop sums them."""
     module.zero_grad()
     total = 0.0

@@ -27,7 +27,7 @@ from standfast.training.classifier import (
     random_noise_blocks,
     train_classifier,
 )
-from standfast.training.objective import Batch
+from standfast.training.objective import TrainingBatch
 from standfast.training.schemes import Natural, schemes, spell_scheme
 from standfast.zoo import architectures
 from standfast.zoo.networks.series_cnn import SeriesCNN
@@ -140,7 +140,7 @@ class Recording(Natural):
 
     extras = ("f_norm", "number")
 
-    def parts(self, batch: Batch) -> Any:
+    def parts(self, batch: TrainingBatch) -> Any:
         read_option.append(
             (batch.extra("f_norm"), batch.extra("number"), batch.inputs.detach().clone())
         )
@@ -182,7 +182,7 @@ def test_values_that_a_scheme_needs_must_be_there() -> None:
     ):
         train_classifier(module, inputs, labels, extras={"f_norm": torch.zeros(59)}, **start)
     with pytest.raises(ArgumentError, match=r"extras\['f_norm'\]: expected values"):
-        list(Calibrated().parts(Batch(module, inputs, labels, generator(), 1.0)))
+        list(Calibrated().parts(TrainingBatch(module, inputs, labels, generator(), 1.0)))
     three = nn.Linear(3, 3)
     with pytest.raises(ModelError, match="calibrated: expected a module with two classes, got 3"):
         train_classifier(three, inputs, labels, extras={"f_norm": torch.zeros(60)}, **start)
@@ -193,7 +193,7 @@ def test_the_calibrated_loss_equals_both_forms_of_the_paper(weight: float) -> No
     """Eqs. D.1 and D.2 are one number, since the two probabilities add up to 1."""
     module, inputs, labels = problem(20)
     wanted = torch.rand(20, generator=generator(5))
-    batch = Batch(module, inputs, labels, generator(), 1.0, extras={"f_norm": wanted})
+    batch = TrainingBatch(module, inputs, labels, generator(), 1.0, extras={"f_norm": wanted})
     (part,) = Calibrated(weight).parts(batch)
     shares = module(inputs).softmax(1)
     entropy = -torch.stack(
@@ -221,7 +221,7 @@ def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
     labels = torch.full((len(logit),), int(place >= 0.5))
     extras = {"f_norm": torch.full_like(logit, place)}
     (part,) = Calibrated(weight).parts(
-        Batch(Same(), logits, labels, generator(), 1.0, extras=extras)
+        TrainingBatch(Same(), logits, labels, generator(), 1.0, extras=extras)
     )
     (slopes,) = torch.autograd.grad(part.loss, logits)
     least = slopes[:, 1].cumsum(0).argmin()

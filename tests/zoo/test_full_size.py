@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from standfast.study.file.spec import study_from
-from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.estimate import Estimate, EstimateLine
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 
@@ -115,7 +115,7 @@ def estimate(study: Mapping[str, Any], folder: Path) -> Estimate:
     )
 
 
-def check_lines(lines: Sequence[Line], count: int) -> None:
+def check_lines(lines: Sequence[EstimateLine], count: int) -> None:
     """That so many lines were estimated, without an error."""
     assert [(line.explainer, line.label, line.error) for line in lines if line.error] == []
     assert len(lines) == count

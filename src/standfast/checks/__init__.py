@@ -8,7 +8,7 @@ decisions for people and for other programs.
 
 from standfast.checks.base import decide_requirements
 from standfast.checks.baseline import freeze_baseline
-from standfast.checks.decision import Decision, Decisions
+from standfast.checks.decision import Decisions, RequirementDecision
 from standfast.checks.sequence import check
 
-__all__ = ["Decision", "Decisions", "check", "decide_requirements", "freeze_baseline"]
+__all__ = ["Decisions", "RequirementDecision", "check", "decide_requirements", "freeze_baseline"]

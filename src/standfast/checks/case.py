@@ -14,14 +14,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from standfast.checks.baseline import Baseline
-from standfast.checks.decision import Better, Decision
+from standfast.checks.decision import Better, RequirementDecision
 from standfast.checks.values import SampleValues, read_sample_values
 from standfast.errors import ArgumentError
 from standfast.report.sentences import say
 from standfast.results import ConfiguredMetric, StoredResults
 from standfast.results.formatting import format_probability, shorten_error
 from standfast.statistics.decisions import (
-    Estimate,
+    IntervalEstimate,
     Outcome,
     count_met,
     estimate_mean,
@@ -57,12 +57,12 @@ class _Ruling:
     """What a limit on values comes to, before it is said for which explainer.
 
     Attributes:
-        outcome, what, estimate, limit, better, unknown, needed, advice: as of `Decision`.
+        outcome, what, estimate, limit, better, unknown, needed, advice: as of `RequirementDecision`.
     """
 
     outcome: Outcome
     what: str
-    estimate: Estimate
+    estimate: IntervalEstimate
     limit: float
     better: Better
     unknown: int
@@ -83,7 +83,7 @@ class Case:
     level: float
     next_level: float
 
-    def decide(self, baseline: Baseline | None) -> Decision:
+    def decide(self, baseline: Baseline | None) -> RequirementDecision:
         """The decision."""
         self.check_metric()
         values = self._read(self.explainer)
@@ -95,7 +95,7 @@ class Case:
         spec = self.results.metrics[self.label].spec
         return self._decide_values(values, self.entry.limit, self.entry.side, spec.axis)
 
-    def leave_open(self) -> Decision:
+    def leave_open(self) -> RequirementDecision:
         """The decision where the baseline is not at hand."""
         return self._make(
             "undecided", _LOSS, None, limit=self.entry.by, better="lower", advice=NO_BASELINE
@@ -122,7 +122,9 @@ class Case:
                 "metric", "one that ranks explainers, for a comparison", repr(self.label)
             )
 
-    def _compare_with_baseline(self, values: SampleValues, baseline: Baseline) -> Decision:
+    def _compare_with_baseline(
+        self, values: SampleValues, baseline: Baseline
+    ) -> RequirementDecision:
         """Whether the values are not worse than those of a baseline on the same samples."""
         reference = baseline.values(self.data, self.model, self.label, self.explainer, self.results)
         same_model = baseline.has_model(self.data, self.model, self.results.manifest)
@@ -209,8 +211,8 @@ class Case:
         )
 
     def _make(
-        self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any
-    ) -> Decision:
+        self, outcome: Outcome, what: str, estimate: IntervalEstimate | None, **others: Any
+    ) -> RequirementDecision:
         names = (self.data, self.model, self.explainer, self.label)
         same_metric = [
             metric
@@ -226,7 +228,7 @@ class Case:
         title = self.label if needs_label else self.entry.metric
         words = say("requirement", self.entry, title, limit)
         others = {"requested": self.entry.level, "probability": self._is_probability, **others}
-        return Decision(words, *names, outcome, what, estimate, **others)
+        return RequirementDecision(words, *names, outcome, what, estimate, **others)
 
     @property
     def _is_probability(self) -> bool:
@@ -246,7 +248,7 @@ class Case:
         axis: str,
         baseline: int | None = None,
         is_certain: bool = False,
-    ) -> Decision:
+    ) -> RequirementDecision:
         """A limit on values: of their mean, or of the share of samples that meet it.
 
         Args:
@@ -310,7 +312,7 @@ class Case:
         estimate = estimate_mean(values.low[exact], self.level)
         count = len(values.samples)
         if is_certain and count and not values.low.any() and not values.high.any():
-            estimate = Estimate(0.0, 0.0, 0.0, self.level, count)
+            estimate = IntervalEstimate(0.0, 0.0, 0.0, self.level, count)
         # a bound has no place in a mean, so with any of them nothing is decided
         outcome: Outcome = estimate.decide(limit, better) if exact.all() else "undecided"
         unknown = int((~exact).sum())
@@ -352,7 +354,7 @@ class Case:
                 return True
         return False
 
-    def _compare(self, values: SampleValues, other: SampleValues) -> Decision:
+    def _compare(self, values: SampleValues, other: SampleValues) -> RequirementDecision:
         """Whether the explainer is better than another one on the same samples."""
         gain = self._subtract(values, other)
         count = len(gain.samples)
@@ -382,7 +384,7 @@ class Case:
         return self._make(
             outcome,
             "rank correlation of differences",
-            Estimate(effect, math.nan, math.nan, self.level, count) if count else None,
+            IntervalEstimate(effect, math.nan, math.nan, self.level, count) if count else None,
             limit=0.0,
             better="higher",
             p=min(p_better, p_worse) if count else None,

@@ -9,13 +9,13 @@ from typing import Literal
 from standfast.report.sentences import say
 from standfast.results.formatting import to_ascii
 from standfast.results.sanity import Sanity
-from standfast.statistics.decisions import Estimate, Outcome
+from standfast.statistics.decisions import IntervalEstimate, Outcome
 
 Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True)
-class Decision:
+class RequirementDecision:
     """The outcome of one requirement for one explainer.
 
     Attributes:
@@ -50,7 +50,7 @@ class Decision:
     metric: str
     outcome: Outcome
     what: str
-    estimate: Estimate | None
+    estimate: IntervalEstimate | None
     limit: float
     better: Better
     requested: float = 0.95
@@ -85,7 +85,7 @@ class Decisions:
         errors: why, a sentence for each reason.
     """
 
-    decisions: tuple[Decision, ...]
+    decisions: tuple[RequirementDecision, ...]
     look: int = 1
     samples: int = 0
     failed: int = 0
@@ -112,14 +112,14 @@ class Decisions:
         return format_text(self)
 
 
-def describe_estimate(decision: Decision) -> str:
+def describe_estimate(decision: RequirementDecision) -> str:
     """The estimate with its interval, and what it is compared with."""
     if decision.estimate is None:
         return decision.advice
     return to_ascii(say("estimate", decision))
 
 
-def describe_notes(decision: Decision) -> str:
+def describe_notes(decision: RequirementDecision) -> str:
     """What would decide it, and what does not count."""
     return say("notes", decision)
 
@@ -132,10 +132,11 @@ def describe_outcome(decisions: Decisions) -> str:
 def format_text(decisions: Decisions) -> str:
     """Lines for a terminal.
 
-    >>> from standfast.statistics.decisions import Estimate
-    >>> share = Estimate(0.75, 0.5, 0.9, 0.95, 20)
+    >>> from standfast.statistics.decisions import IntervalEstimate
+    >>> share = IntervalEstimate(0.75, 0.5, 0.9, 0.95, 20)
     >>> place = ("digits", "lenet", "saliency", "worst case")
-    >>> one = Decision("worst_case: median at least 0.6", *place, "pass", "share of samples", share, 0.5, "higher")
+    >>> asked = ("worst_case: median at least 0.6", *place)
+    >>> one = RequirementDecision(*asked, "pass", "share of samples", share, 0.5, "higher")
     >>> print(format_text(Decisions((one,))).splitlines()[0])
     PASS       saliency: worst_case: median at least 0.6
     """

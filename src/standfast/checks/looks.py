@@ -14,11 +14,11 @@ from typing import Any
 import polars as pl
 
 from standfast.checks.baseline import restore_sanity
-from standfast.checks.decision import Decision
+from standfast.checks.decision import RequirementDecision
 from standfast.errors import StandfastError
 from standfast.metrics.sanity import SanityChecks
 from standfast.results import StoredResults
-from standfast.statistics.decisions import Estimate
+from standfast.statistics.decisions import IntervalEstimate
 from standfast.study.store import LOOKS, DamagedFileError, Store, digest
 
 
@@ -101,8 +101,11 @@ def _count_look(looks: Sequence[Mapping[str, Any]], state: Mapping[str, str]) ->
 
 
 def find_earlier(
-    looks: Sequence[Mapping[str, Any]], results: StoredResults, now: Decision, requirements: str
-) -> Decision | None:
+    looks: Sequence[Mapping[str, Any]],
+    results: StoredResults,
+    now: RequirementDecision,
+    requirements: str,
+) -> RequirementDecision | None:
     """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
     for look in looks:
         if not has_jobs(look, results, now):
@@ -119,7 +122,9 @@ def find_earlier(
     return None
 
 
-def has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision) -> bool:
+def has_jobs(
+    look: Mapping[str, Any], results: StoredResults, decision: RequirementDecision
+) -> bool:
     """Whether a look was at the same jobs as now, up to the number of its samples."""
     names = {
         "data": decision.data,
@@ -137,7 +142,7 @@ def has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision
     return bool(looked_at) and set(looked_at) <= set(look["jobs"])
 
 
-def list_fields(decision: Decision) -> dict[str, Any]:
+def list_fields(decision: RequirementDecision) -> dict[str, Any]:
     """The fields of a decision as plain values."""
     return _to_json(dataclasses.asdict(decision))
 
@@ -157,21 +162,21 @@ def _to_plain(value: Any) -> Any:
     return value
 
 
-def restore_decision(stored: Mapping[str, Any]) -> Decision:
+def restore_decision(stored: Mapping[str, Any]) -> RequirementDecision:
     """A decision of an earlier look."""
     # a later version may have stored more
-    names = {field.name for field in dataclasses.fields(Decision)}
+    names = {field.name for field in dataclasses.fields(RequirementDecision)}
     content = {name: value for name, value in stored.items() if name in names}
     estimate = content.get("estimate")
     if estimate is not None:
         attributes = dict(estimate)
         for name in ("value", "low", "high"):
             attributes[name] = _restore_number(estimate[name])
-        content["estimate"] = Estimate(**attributes)
+        content["estimate"] = IntervalEstimate(**attributes)
     sanity = content.get("baseline_sanity")
     if sanity is not None:
         content["baseline_sanity"] = restore_sanity(sanity)
-    return Decision(**content)
+    return RequirementDecision(**content)
 
 
 def _restore_number(stored: float | str | None) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from standfast.checks.decision import Decision, Decisions
+from standfast.checks.decision import Decisions, RequirementDecision
 from standfast.report.sentences import say
 from standfast.results import StoredResults
 from standfast.results.sanity import MARGINS, Check, Sanity
@@ -27,7 +27,7 @@ def hold_to_sanity(decisions: Decisions, results: StoredResults) -> Decisions:
     )
 
 
-def _hold(decision: Decision, results: StoredResults) -> Decision:
+def _hold(decision: RequirementDecision, results: StoredResults) -> RequirementDecision:
     sanity = results.sanity.get((decision.data, decision.model, decision.explainer))
     if sanity is None:
         return _ask_for_checks(decision)
@@ -41,7 +41,7 @@ def _hold(decision: Decision, results: StoredResults) -> Decision:
     return _apply(decision, worst_check or sanity.reason, outcome, sanity, results)
 
 
-def _ask_for_checks(decision: Decision) -> Decision:
+def _ask_for_checks(decision: RequirementDecision) -> RequirementDecision:
     """A decision without sanity checks: not to ask must not earn what an explainer passed in the baseline."""
     earlier = decision.baseline_sanity
     if decision.outcome != "pass" or earlier is None:
@@ -60,8 +60,12 @@ def _ask_whether_good(sanity: Sanity) -> Outcome:
 
 
 def _apply(
-    decision: Decision, check: Check, outcome: Outcome, sanity: Sanity, results: StoredResults
-) -> Decision:
+    decision: RequirementDecision,
+    check: Check,
+    outcome: Outcome,
+    sanity: Sanity,
+    results: StoredResults,
+) -> RequirementDecision:
     """A decision that is no failure, with what the checks say of it.
 
     Args:

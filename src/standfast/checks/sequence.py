@@ -21,7 +21,7 @@ import torch
 from standfast.checks.base import check_requirement, decide_with_baselines, read_baselines
 from standfast.checks.baseline import Baseline
 from standfast.checks.case import NO_BASELINE, find_misfit
-from standfast.checks.decision import Decision, Decisions
+from standfast.checks.decision import Decisions, RequirementDecision
 from standfast.checks.looks import (
     describe_states,
     find_earlier,
@@ -226,7 +226,7 @@ def _find_first_samples(baseline: Baseline, study: Study, grid: Grid) -> Baselin
     return dataclasses.replace(baseline, first=frozenset(first))
 
 
-def _is_baseline_used_up(decision: Decision, study: Study) -> bool:
+def _is_baseline_used_up(decision: RequirementDecision, study: Study) -> bool:
     """Whether all samples of the baseline were compared, so that more samples decide nothing."""
     count = decision.baseline_samples
     return count is not None and study.samples is not None and study.samples >= count
@@ -342,7 +342,9 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Decis
     )
 
 
-def _list_not_stored(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[str]:
+def _list_not_stored(
+    stored: Sequence[RequirementDecision], decided: Sequence[RequirementDecision]
+) -> list[str]:
     """The names of decisions that the numbers give and nobody stored."""
     stored_names = {decision.name for decision in stored}
     return [decision.name for decision in decided if decision.name not in stored_names]
@@ -356,8 +358,8 @@ def _restore_requirement(stored: Mapping[str, Any]) -> RequirementEntry:
 
 
 def _select_kept(
-    decisions: Sequence[Decision], look: Mapping[str, Any], results: StoredResults
-) -> list[Decision]:
+    decisions: Sequence[RequirementDecision], look: Mapping[str, Any], results: StoredResults
+) -> list[RequirementDecision]:
     """Of the decisions of an earlier look those that were kept: they decide, and their jobs are still those of now."""
     return [
         decision
@@ -366,7 +368,9 @@ def _select_kept(
     ]
 
 
-def _drop_confirmed(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[Decision]:
+def _drop_confirmed(
+    stored: Sequence[RequirementDecision], decided: Sequence[RequirementDecision]
+) -> list[RequirementDecision]:
     """The stored decisions that are not among those that were decided again."""
     decided_values = [list_fields(decision) for decision in decided]
     unconfirmed = []
@@ -382,7 +386,7 @@ def _decide_again(
     entries: Sequence[RequirementEntry],
     numbers: Mapping[tuple[str, str], int],
     folder: str | Path,
-) -> list[Decision]:
+) -> list[RequirementDecision]:
     """The decisions by the numbers alone; undecided where a baseline is not at hand, or another one."""
     baselines: dict[str, Baseline] = {}
     for entry in entries:

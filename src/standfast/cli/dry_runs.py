@@ -14,7 +14,7 @@ from standfast.report.sentences import describe_misfits
 from standfast.study.forecast.choice import advise, check_minutes, choose, limit_seconds
 from standfast.study.forecast.estimate import (
     Estimate,
-    Line,
+    EstimateLine,
     describe_seconds,
     list_marks,
     mark_seconds,
@@ -92,7 +92,9 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     return forecast
 
 
-def _find_limited(grid: Grid, estimate: Estimate, minutes: float) -> dict[Line, float] | None:
+def _find_limited(
+    grid: Grid, estimate: Estimate, minutes: float
+) -> dict[EstimateLine, float] | None:
     """The seconds of each line in a limited time; None if nothing fits, which the advice says."""
     try:
         choice = choose(grid, estimate, minutes, 60 * minutes)
@@ -105,11 +107,11 @@ def _find_limited(grid: Grid, estimate: Estimate, minutes: float) -> dict[Line, 
 
 def _table(
     what: str,
-    name: Callable[[Line], str],
-    lines: Sequence[Line],
+    name: Callable[[EstimateLine], str],
+    lines: Sequence[EstimateLine],
     several: bool,
     title: str = "",
-    in_time: Mapping[Line, float] | None = None,
+    in_time: Mapping[EstimateLine, float] | None = None,
 ) -> Table:
     """A table with the sums over the lines of each metric, or of each explainer, for each data set and model.
 
@@ -137,7 +139,7 @@ def _table(
         heads.insert(4, "in the limit")
     for column in heads:
         table.add_column(column, justify="right", no_wrap=True)
-    groups: dict[tuple[str, ...], list[Line]] = {}
+    groups: dict[tuple[str, ...], list[EstimateLine]] = {}
     for line in lines:
         # a single data set and model need no columns
         pair = (line.data, line.model) if several else ()

@@ -20,7 +20,7 @@ from standfast.errors import check
 from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.choices import Choices
 from standfast.neighbourhoods.transformations import (
-    Axis,
+    ParameterAxis,
     Range,
     Transformation,
     as_range,
@@ -95,7 +95,7 @@ class JPEG(Loss):
         low, high = as_range(self.quality)
         check(low % 1 == high % 1 == 0, "quality", "whole numbers", repr(self.quality))
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """The range, and half a quality more on both sides unless there is only one."""
         (axis,) = super().list_axes(shape)
         more = 0.5 if axis.high > axis.low else 0.0

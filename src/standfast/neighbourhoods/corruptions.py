@@ -24,7 +24,7 @@ from standfast.neighbourhoods.distortions import Elastic, Fog, GlassBlur, Snow, 
 from standfast.neighbourhoods.light import Contrast, saturate
 from standfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from standfast.neighbourhoods.transformations import (
-    Axis,
+    ParameterAxis,
     Range,
     Transformation,
     as_range,
@@ -269,7 +269,7 @@ class Corruption(Transformation):
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         self._inner.check_fit(inputs, bounds)
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """The severity, and the named parameters that it does not determine."""
         # the severity takes the place of the constants, which come first
         inner_axes = self._inner.list_axes(shape)[len(self._constants[0]) :]

@@ -21,7 +21,7 @@ from standfast.neighbourhoods.blur import GaussianBlur, MotionBlur
 from standfast.neighbourhoods.geometry import Scale, interpolate, list_positions
 from standfast.neighbourhoods.noise import map_to_normal
 from standfast.neighbourhoods.transformations import (
-    Axis,
+    ParameterAxis,
     Range,
     Transformation,
     as_range,
@@ -195,11 +195,11 @@ class Snow(Transformation):
     length: Range = constant("length", 0.0)
     kept: Range = constant("share of the image", 1.0)
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """The constants, and the angle of the flakes' motion."""
         return [
             *super().list_axes(shape),
-            Axis("angle of the snow [degrees]", -90.0, -135.0, -45.0),
+            ParameterAxis("angle of the snow [degrees]", -90.0, -135.0, -45.0),
         ]
 
     def count_ranks(self, shape: Sequence[int]) -> int:

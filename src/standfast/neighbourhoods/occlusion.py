@@ -11,7 +11,7 @@ from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import (
-    Axis,
+    ParameterAxis,
     Range,
     Transformation,
     check_range,
@@ -52,13 +52,13 @@ class Occlusion(Transformation):
         if self.fill != "mean":
             check_range(bounds, f"Occlusion with fill={self.fill!r}")
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """The size, and all positions within the image."""
         height, width = shape[-2:]
         return [
             *super().list_axes(shape),
-            Axis("centre of the patch from the top [pixels]", height / 2, 0.0, height),
-            Axis("centre of the patch from the left [pixels]", width / 2, 0.0, width),
+            ParameterAxis("centre of the patch from the top [pixels]", height / 2, 0.0, height),
+            ParameterAxis("centre of the patch from the left [pixels]", width / 2, 0.0, width),
         ]
 
     def transform(

@@ -30,7 +30,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import (
-    Axis,
+    ParameterAxis,
     Range,
     Transformation,
     Warp,
@@ -208,12 +208,12 @@ class TimeWarp(TimeChange):
         super().__post_init__()
         set_fields(self, percent=float(self.percent))
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """One for each wave."""
         most = self.percent / self.waves
         axes = []
         for k in range(1, self.waves + 1):
-            axes.append(Axis(f"wave {k} [%]", 0.0, -most, most))
+            axes.append(ParameterAxis(f"wave {k} [%]", 0.0, -most, most))
         return axes
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
@@ -284,10 +284,10 @@ class WindowCrop(TimeChange):
 
     percent: Range = parameter("cut off [%]", default=10.0, low=0, high=95)
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """What is cut off, and how much of it at the start."""
         axes = list(super().list_axes(shape))
-        axes.append(Axis("cut at the start [share]", 0.5, 0.0, 1.0))
+        axes.append(ParameterAxis("cut at the start [share]", 0.5, 0.0, 1.0))
         return axes
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:

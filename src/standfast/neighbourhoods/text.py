@@ -29,7 +29,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError, MissingExtraError, check
 from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.choices import Choices
-from standfast.neighbourhoods.transformations import Limits, Transformation
+from standfast.neighbourhoods.transformations import ParameterLimits, Transformation
 from standfast.records import Count, Fraction, FrozenMapping, set_fields
 from standfast.tensors import Array, send
 
@@ -163,11 +163,11 @@ class TextChange(Transformation):
         for code in torch.unique(inputs).tolist():
             decode_word(code)
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> ParameterLimits:
         """From 0, which keeps the word, to 1."""
         self.check_fit(inputs, bounds)
         zeros = inputs.new_zeros(inputs.shape)
-        return Limits(zeros, zeros, zeros + 1, zeros + torch.inf)
+        return ParameterLimits(zeros, zeros, zeros + 1, zeros + torch.inf)
 
     def find_choices(
         self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()

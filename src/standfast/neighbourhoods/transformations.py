@@ -110,7 +110,7 @@ def parameter(
     return field(default=default, metadata={"parameter": Parameter(names, identity, low, high)})
 
 
-class Axis(NamedTuple):
+class ParameterAxis(NamedTuple):
     """One parameter that people read: its name, the value that changes nothing, and its range."""
 
     name: str
@@ -119,7 +119,7 @@ class Axis(NamedTuple):
     high: float
 
 
-class Limits(NamedTuple):
+class ParameterLimits(NamedTuple):
     """The parameters of P inputs, `(P, D)` each: which ones leave the input as it is, the smallest and the largest.
 
     `scale` is that of the normal distribution of each parameter, infinite for a uniform one.
@@ -174,13 +174,13 @@ class Transformation(Neighbourhood):
             words[option] = write_range(getattr(self, option))
         return self.phrase.format(**words)
 
-    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+    def list_axes(self, shape: Sequence[int]) -> list[ParameterAxis]:
         """The parameters that people read, for an input of this shape; by default those that the options declare."""
         axes = []
         for option, declared in list_declared(type(self)).items():
             limits = getattr(self, option)
             for name in declared.names:
-                axes.append(Axis(name.format(**vars(self)), declared.identity, *limits))
+                axes.append(ParameterAxis(name.format(**vars(self)), declared.identity, *limits))
         return axes
 
     def count_ranks(self, shape: Sequence[int]) -> int:
@@ -240,7 +240,7 @@ class Transformation(Neighbourhood):
         if self.needs_range:
             check_range(bounds, name)
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> ParameterLimits:
         """The limits of the parameters for `inputs` `(P, *input_shape)`.
 
         Ranks go from 0 to 1, and those of the clean input are medians. They are always uniform, since they are ranks in
@@ -261,7 +261,7 @@ class Transformation(Neighbourhood):
         identity, lower, upper = (row.expand(len(inputs), -1) for row in limits)
         scale = find_scale(lower, upper, self.distribution)
         ranks = inputs.new_zeros(len(inputs), count)
-        return Limits(
+        return ParameterLimits(
             torch.cat([identity, ranks + 0.5], 1),
             torch.cat([lower, ranks], 1),
             torch.cat([upper, ranks + 1], 1),
@@ -562,13 +562,13 @@ class Compose(Transformation):
             first += part.count_parameters(shape)
         return names
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> ParameterLimits:
         parts: Sequence[Transformation] = self.parts
         if self.distribution != "uniform":
             parts = [replace(part, distribution=self.distribution) for part in parts]
         limits = [part.limit_parameters(inputs, bounds) for part in parts]
         columns = [torch.cat(of_parts, dim=1) for of_parts in zip(*limits, strict=True)]
-        return Limits(*columns)
+        return ParameterLimits(*columns)
 
     def find_choices(
         self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()

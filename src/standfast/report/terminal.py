@@ -78,7 +78,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column as text: the lines of its head, and those of the cell of each explainer."""
 
     head: list[str]
@@ -201,7 +201,7 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
 def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
     """The table and its legend; columns that do not fit stand below."""
     cells_of_names = {name: textwrap.wrap(name, _NAME) for name in matrix.names}
-    names = Column([""], cells_of_names, "<")
+    names = TextColumn([""], cells_of_names, "<")
     lines: list[str] = []
     for group in _split(names, matrix, verbose, width):
         lines += [*_format_group(group, matrix), ""]
@@ -223,19 +223,19 @@ def _explain_marks(matrix: Matrix) -> list[str]:
     return marks
 
 
-def _lay_out(matrix: Matrix, verbose: bool) -> list[Column]:
+def _lay_out(matrix: Matrix, verbose: bool) -> list[TextColumn]:
     """The columns behind the names: the checks, and one for each metric."""
     columns = []
     if matrix.sanity:
         cells = {name: _wrap(words, 17) for name, words in matrix.sanity.items()}
-        columns.append(Column(["says", "something?"], cells, "<"))
+        columns.append(TextColumn(["says", "something?"], cells, "<"))
     samples = matrix.samples if verbose else None
     for metric in matrix.metrics:
         columns.append(_lay_out_metric(matrix, metric, samples))
     return columns
 
 
-def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) -> Column:
+def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) -> TextColumn:
     """The values of a metric with their signs; `samples` is as in `_write_cell`."""
     # a label may be broken behind an underscore
     breakable = metric.label.replace("_", "_ ")
@@ -258,10 +258,10 @@ def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) 
     cells = {
         name: [f"{texts[name]:>{widest_text}} {signs[name]:{widest_sign}}"] for name in matrix.names
     }
-    return Column(head, cells)
+    return TextColumn(head, cells)
 
 
-def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[list[Column]]:
+def _split(first: TextColumn, matrix: Matrix, verbose: bool, width: int) -> list[list[TextColumn]]:
     """The columns that fit beside each other, with the names before them."""
     groups = [[first]]
     for column in _lay_out(matrix, verbose):
@@ -274,7 +274,7 @@ def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[lis
     return groups
 
 
-def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
+def _format_group(group: Sequence[TextColumn], matrix: Matrix) -> list[str]:
     """Columns beside each other, controls below a line; controls without any number here are left out."""
 
     # a head stands at the bottom of its lines, and a cell at the top
@@ -295,7 +295,7 @@ def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
     return lines
 
 
-def _write_lines(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[str]:
+def _write_lines(columns: Sequence[TextColumn], cells: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a row, as many as its highest cell has."""
     lines = []
     for texts in zip_longest(*cells, fillvalue=""):

@@ -27,7 +27,7 @@ from standfast.results.results import StoredResults, summarise
 from standfast.results.sanity import Accuracy, Check, Sanity
 from standfast.results.summary import (
     Counts,
-    Decision,
+    MetricDecision,
     MetricSummary,
     Summary,
     SummaryRow,
@@ -45,9 +45,9 @@ __all__ = [
     "CommonShare",
     "ConfiguredMetric",
     "Counts",
-    "Decision",
     "Failure",
     "Ground",
+    "MetricDecision",
     "MetricResults",
     "MetricSummary",
     "NextStep",

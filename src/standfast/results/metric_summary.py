@@ -30,7 +30,7 @@ from standfast.results.quality import (
 from standfast.results.sanity import Sanity, SanityState, round_up
 from standfast.results.summary import (
     Counts,
-    Decision,
+    MetricDecision,
     MetricSummary,
     Reason,
     Standing,
@@ -96,7 +96,7 @@ def summarise_metric(
         summaries.append(summary)
     summaries = judge_rows(_correct_for_explainers(summaries), sanity)
     if is_unchanged:
-        decision = Decision("unable", "unchanged")
+        decision = MetricDecision("unable", "unchanged")
     else:
         decision = decide(results, comparison)
     return MetricSummary(
@@ -367,30 +367,32 @@ def _is_near_chance(sanity: Sanity) -> bool:
 # The metric as a whole: what the tests between explainers decide
 
 
-def decide(results: MetricResults, comparison: Comparison | None) -> Decision:
+def decide(results: MetricResults, comparison: Comparison | None) -> MetricDecision:
     """What the tests of a comparison say."""
     spec = results.spec
     if not len(results.frame):
-        return Decision("unable", "no result")
+        return MetricDecision("unable", "no result")
     if not len(spec.select_valid(results.frame)):
         is_idle = bool(spec.find_unvaried(results.frame).any())
         if is_idle:
-            return Decision("unable", "nothing varied")
-        return Decision("unable", "no value")
+            return MetricDecision("unable", "nothing varied")
+        return MetricDecision("unable", "no value")
     if spec.direction is None:
-        return Decision("none", "unranked")
+        return MetricDecision("none", "unranked")
     if comparison is not None:
         return _decide_by_tests(comparison)
     if results.unfit:
-        return Decision("none", "unfit", len(results.candidates))
+        return MetricDecision("none", "unfit", len(results.candidates))
     if len(results.candidates) == 1:
-        return Decision("none", "one explainer")
-    return Decision("unable", "few explainers")
+        return MetricDecision("none", "one explainer")
+    return MetricDecision("unable", "few explainers")
 
 
-def _decide_by_tests(comparison: Comparison) -> Decision:
+def _decide_by_tests(comparison: Comparison) -> MetricDecision:
     names = comparison.names
-    decision = Decision("unable", "tied", len(names), comparison.count, level=comparison.level)
+    decision = MetricDecision(
+        "unable", "tied", len(names), comparison.count, level=comparison.level
+    )
     if not comparison.conclusive_possible:
         samples_needed = count_needed(len(names), comparison.level)
         reason: Reason = "few samples" if comparison.count < samples_needed else "tied"

@@ -192,7 +192,7 @@ class SummaryRow:
 
 
 @dataclass(frozen=True)
-class Decision:
+class MetricDecision:
     """What the tests say about the explainers by one configured metric.
 
     Attributes:
@@ -237,7 +237,7 @@ class MetricSummary:
     metric: ConfiguredMetric
     rows: tuple[SummaryRow, ...]
     comparison: Comparison | None
-    decision: Decision
+    decision: MetricDecision
     uneven: bool = False
 
     @property

@@ -31,7 +31,7 @@ _MOST = 10**7  # samples; a requirement that needs more will not be decided
 
 
 @dataclass(frozen=True)
-class Estimate:
+class IntervalEstimate:
     """A number with its interval.
 
     Attributes:
@@ -50,7 +50,7 @@ class Estimate:
     def decide(self, limit: float, better: Literal["higher", "lower"]) -> Outcome:
         """Whether the number is on the better side of `limit`, which itself belongs to that side.
 
-        >>> found = Estimate(0.7, 0.6, 0.8, 0.95, 20)
+        >>> found = IntervalEstimate(0.7, 0.6, 0.8, 0.95, 20)
         >>> found.decide(0.6, "higher"), found.decide(0.7, "lower")
         ('pass', 'undecided')
         """
@@ -89,7 +89,7 @@ def spend_level(level: float, look: int, requirements: int = 1) -> float:
 
 def estimate_share(
     met: int, unmet: int, unknown: int, level: float, mistaken: float = 0.0
-) -> Estimate:
+) -> IntervalEstimate:
     """The share of samples that meet a condition, with the interval of Clopper and Pearson.
 
     Samples of which it is not known whether they meet it count against the share at the lower end, and for it at the
@@ -108,17 +108,17 @@ def estimate_share(
     """
     count = met + unmet + unknown
     if count == 0:
-        return Estimate(math.nan, 0.0, 1.0, level, 0)
+        return IntervalEstimate(math.nan, 0.0, 1.0, level, 0)
     # a sample that is not known counts as the worse case at each end
     low, _ = proportion_interval(met, count, level)
     _, high = proportion_interval(met + unknown, count, level)
     low = max(0.0, (low - mistaken) / (1 - mistaken))
     high = min(1.0, high / (1 - mistaken))
     share = (met + unknown / 2) / count
-    return Estimate(share, low, high, level, count)
+    return IntervalEstimate(share, low, high, level, count)
 
 
-def estimate_mean(values: Array, level: float) -> Estimate:
+def estimate_mean(values: Array, level: float) -> IntervalEstimate:
     """The mean of `values` (n,) with the wider of Student's interval and Hall's, at each end.
 
     Student's is exact for normal distributions, and wrong on one side for skewed ones. Hall's (1992, "On the removal of
@@ -139,7 +139,7 @@ def estimate_mean(values: Array, level: float) -> Estimate:
         deviation = float(values.std(ddof=1))
     # equal values, or one: nothing is known of how others differ
     if not deviation:
-        return Estimate(value, -math.inf, math.inf, level, count)
+        return IntervalEstimate(value, -math.inf, math.inf, level, count)
     quantile = float(stdtrit(count - 1, 1 - (1 - level) / 2))
     reach = quantile / math.sqrt(count)
     lower = -reach
@@ -154,7 +154,7 @@ def estimate_mean(values: Array, level: float) -> Estimate:
         upper = max(upper, _remove_skewness(reach, skewness, count))
     low = value - upper * deviation
     high = value - lower * deviation
-    return Estimate(value, low, high, level, count)
+    return IntervalEstimate(value, low, high, level, count)
 
 
 def _remove_skewness(w: float, skewness: float, count: int) -> float:
@@ -187,7 +187,7 @@ def count_until(decided: Callable[[int], bool], start: int) -> int | None:
     return high
 
 
-def foresee_share(estimate: Estimate, share: float, mistaken: float = 0.0) -> int | None:
+def foresee_share(estimate: IntervalEstimate, share: float, mistaken: float = 0.0) -> int | None:
     """About how many samples decide whether at least `share` of all meet the condition, if the estimate is right.
 
     None where the estimate is at the limit itself, so that no number of samples is enough.
@@ -209,7 +209,7 @@ def foresee_share(estimate: Estimate, share: float, mistaken: float = 0.0) -> in
     return count_until(decided, estimate.count)
 
 
-def foresee_mean(estimate: Estimate, limit: float) -> int | None:
+def foresee_mean(estimate: IntervalEstimate, limit: float) -> int | None:
     """About how many samples decide on which side of `limit` the mean is, if mean and deviation stay as they are."""
     reach = (estimate.high - estimate.low) / 2
     distance = abs(estimate.value - limit)

@@ -7,19 +7,19 @@ and its tokenizer, which writes such a row as a string and reads it again.
 from standfast.texts.answers import AnswerModel
 from standfast.texts.embedded import EmbeddedText, TransformersText, padded_batch, token_relevance
 from standfast.texts.model import CausalModel, TextModel
-from standfast.texts.network import Batch, TextBox, find_text_box
+from standfast.texts.network import TextBox, TokenBatch, find_text_box
 from standfast.texts.prompts import Prompt, Prompts
 from standfast.texts.words import encode_texts, split_words, sum_sentences, write_text
 
 __all__ = [
     "AnswerModel",
-    "Batch",
     "CausalModel",
     "EmbeddedText",
     "Prompt",
     "Prompts",
     "TextBox",
     "TextModel",
+    "TokenBatch",
     "TransformersText",
     "encode_texts",
     "find_text_box",

@@ -19,7 +19,7 @@ from standfast.tasks import Task
 from standfast.tasks.generated import COLUMNS
 from standfast.tensors import widen_half
 from standfast.texts.embedded import EmbeddedText
-from standfast.texts.network import Network, Reader, TextBox
+from standfast.texts.network import TextBox, TokenNetwork, TokenReader
 from standfast.texts.prompts import WrittenPrompt
 from standfast.texts.remembered import RememberedOutputs, read_state
 from standfast.texts.tokenizers import Tokenizer
@@ -38,7 +38,7 @@ _READ_PROMPTS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerNetwork(Network):
+class AnswerNetwork(TokenNetwork):
     """A language model, `(ids (N, T), present (N, T)) -> logits (N, T, V)`, and an answer at the end of its tokens.
 
     Attributes:
@@ -223,7 +223,7 @@ class AnswerBox(TextBox):
         tokens: int | None = None,
         example: WrittenPrompt | None = None,
     ) -> None:
-        super().__init__(network, Reader(tokenizer, most=most))
+        super().__init__(network, TokenReader(tokenizer, most=most))
         self.tokens = tokens
         self.example = example
         self.prompts = dict(prompts)
@@ -314,7 +314,7 @@ class AnswerBox(TextBox):
         bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
         tokenizer = self.reader.tokenizer
         most = self.reader.most
-        bound.reader = Reader(
+        bound.reader = TokenReader(
             tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer
         )
         bound.prompt = prompt

@@ -17,7 +17,7 @@ from standfast.model import Model, describe_no_module, resolve_device
 from standfast.neighbourhoods.text import GONE, Word, encode_word, find_present
 from standfast.tasks import Task
 from standfast.tasks import get as get_task
-from standfast.texts.network import Network, Reader, TextBox, make_text_model
+from standfast.texts.network import TextBox, TokenNetwork, TokenReader, make_text_model
 from standfast.texts.tokenizers import TOKENIZERS, Tokenizer, read_tokenizer
 from standfast.texts.words import encode_texts, mark_sentences, split_words, write_text
 from standfast.texts.wrapped import find_attribute
@@ -260,9 +260,13 @@ class TextModel:
             fill = own_padding
         else:
             fill = padding
-        network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
+        network = TokenNetwork(
+            self.model, fill, unseen, self._find_labels(), self.word, self.embedding
+        )
         return TextBox(
-            network, Reader(self.asked, *self._frame, self._most), self.granularity == "sentence"
+            network,
+            TokenReader(self.asked, *self._frame, self._most),
+            self.granularity == "sentence",
         )
 
     @property

@@ -28,7 +28,7 @@ from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.remembered import read_version
-from standfast.texts.tokenizers import Reading, Tokenizer, Tokens, assign_tokens
+from standfast.texts.tokenizers import TokenizedText, Tokenizer, Tokens, assign_tokens
 from standfast.texts.words import Written, encode_texts, split_words, sum_sentences, write_text
 from standfast.texts.wrapped import find_attribute, find_mask_argument
 
@@ -43,7 +43,7 @@ _REMEMBERED, _REMEMBERED_WORDS = 1 << 13, 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
+class TokenReader:
     """Rows of word codes as tokens; it remembers those that it has read.
 
     Attributes:
@@ -60,9 +60,9 @@ class Reader:
     most: int | None = None
     special: bool = True
     answer: tuple[int, ...] = ()
-    _known: dict[bytes, Reading] = field(default_factory=dict, repr=False)
+    _known: dict[bytes, TokenizedText] = field(default_factory=dict, repr=False)
 
-    def __reduce__(self) -> tuple[type[Reader], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[TokenReader], tuple[Any, ...]]:
         return type(self), (
             self.tokenizer,
             self.before,
@@ -72,7 +72,7 @@ class Reader:
             self.answer,
         )
 
-    def read(self, rows: Array) -> list[Reading]:
+    def read(self, rows: Array) -> list[TokenizedText]:
         """The tokens of rows of codes `(M, W)`."""
         keys = [row.tobytes() for row in rows]
         new: dict[bytes, Array] = {}
@@ -95,7 +95,7 @@ class Reader:
         """Forget what it has read."""
         self._known.clear()
 
-    def _assign(self, tokens: Tokens, written: Written) -> Reading:
+    def _assign(self, tokens: Tokens, written: Written) -> TokenizedText:
         """Which words the tokens belong to; those of the answer belong to none."""
         most = None
         if self.most is not None:
@@ -109,7 +109,7 @@ class Reader:
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class TokenNetwork:
     """A module of token ids, and what is read of what it returns.
 
     Attributes:
@@ -165,7 +165,7 @@ class Network:
             return out[rows, last][:, list(self.labels)]
         return out
 
-    def start_at_logits(self) -> Network:
+    def start_at_logits(self) -> TokenNetwork:
         """The network for relevance that starts at a logit; itself, where scores are logits."""
         return self
 
@@ -237,7 +237,7 @@ def _read_embeddings(
     module: nn.Module,
     embedded: Tensor,
     present: Tensor,
-    network: Network,
+    network: TokenNetwork,
     before: tuple[int, ...],
     after: tuple[int, ...],
     place: int | None,
@@ -269,7 +269,7 @@ def _read_embeddings(
     return network.ask_embedded(ordered, there.gather(1, order), place)
 
 
-class Batch:
+class TokenBatch:
     """Texts with the same number of tokens, about, and the same tokens around the text.
 
     Attributes:
@@ -280,7 +280,7 @@ class Batch:
     """
 
     def __init__(
-        self, rows: Sequence[int], readings: Sequence[Reading], length: int, place: int | None
+        self, rows: Sequence[int], readings: Sequence[TokenizedText], length: int, place: int | None
     ) -> None:
         self.rows = rows
         self.readings = readings
@@ -350,7 +350,7 @@ class TextBox(BlackBox):
         sentences: whether maps are summed over sentences.
     """
 
-    def __init__(self, network: Network, reader: Reader, sentences: bool = False) -> None:
+    def __init__(self, network: TokenNetwork, reader: TokenReader, sentences: bool = False) -> None:
         super().__init__(network.module, output="logit", dtype=torch.float64)
         self.network = network
         self.reader = reader
@@ -440,7 +440,7 @@ class TextBox(BlackBox):
         else:
             filled = max(count, min(count + _STEP, self.reader.most))
         for length in (count, filled):
-            batch = Batch([0], [reading], length, token)
+            batch = TokenBatch([0], [reading], length, token)
             ids = batch.make_ids(self.network.padding, device)
             present = batch.find_present(ids, self.network.unseen)
             answer = self._ask(ids, present, token)
@@ -527,7 +527,7 @@ class TextBox(BlackBox):
         """How many rows a batch of `count` rows gets in addition."""
         return count_padding(count, max(most, count), device)
 
-    def cut(self, x: Tensor, around: bool = True, exact: bool = False) -> Iterator[Batch]:
+    def cut(self, x: Tensor, around: bool = True, exact: bool = False) -> Iterator[TokenBatch]:
         """The rows of codes `(N, W)` in batches of about the same number of tokens.
 
         Args:
@@ -560,10 +560,10 @@ class TextBox(BlackBox):
             groups.setdefault((length, token, frame), []).append(row)
         for (length, token, _), rows in groups.items():
             readings_of_batch = [readings[row] for row in rows]
-            yield Batch(rows, readings_of_batch, length, token)
+            yield TokenBatch(rows, readings_of_batch, length, token)
 
     def find_engine(
-        self, batch: Batch, around: bool, task: Task, at_logits: bool = False
+        self, batch: TokenBatch, around: bool, task: Task, at_logits: bool = False
     ) -> tuple[EmbeddedText, Model]:
         """The network on the embeddings of a batch, and its model.
 

@@ -278,7 +278,7 @@ def read_tokenizer(tokenizer: Any) -> Tokenizer:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class TokenizedText:
     """The tokens of a text, and the words that they belong to.
 
     Attributes:
@@ -303,7 +303,7 @@ class Reading:
 
 def assign_tokens(
     tokens: Tokens, written: Written, offset: int, most: int | None, keeps_end: bool = False
-) -> Reading:
+) -> TokenizedText:
     """Which words the tokens of a string belong to.
 
     A token belongs to the words that it has characters of. One without a character, such as a mark of a beginning,
@@ -353,7 +353,7 @@ def assign_tokens(
     rights = np.searchsorted(written.starts, spans[:, 1], side="left") - 1
     full = np.flatnonzero(written.ends > written.starts)
     if len(full) == 0:
-        return Reading(ids, first, first, np.zeros((0, 2), dtype=np.int64))
+        return TokenizedText(ids, first, first, np.zeros((0, 2), dtype=np.int64))
     lefts = np.clip(lefts, full[0], full[-1])
     rights = np.maximum(np.clip(rights, full[0], full[-1]), lefts)
-    return Reading(ids, first, last, np.stack([lefts, rights], axis=1))
+    return TokenizedText(ids, first, last, np.stack([lefts, rights], axis=1))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from torch.nn import functional as F
 
 from standfast.errors import ModelError, check_number
-from standfast.training.objective import Batch, LossPart, Scheme
+from standfast.training.objective import LossPart, Scheme, TrainingBatch
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Calibrated(Scheme):
     def __post_init__(self) -> None:
         check_number(self.weight, "weight", least=0)
 
-    def parts(self, batch: Batch) -> Iterator[LossPart]:
+    def parts(self, batch: TrainingBatch) -> Iterator[LossPart]:
         """The loss in one part."""
         logits = batch.logits(batch.inputs)
         # the target is that of one of two classes, so a third has none

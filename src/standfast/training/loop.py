@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from standfast.errors import ModelError, check, check_choice, check_integer, check_number
 from standfast.neighbourhoods import Bounds
-from standfast.training.objective import Batch, Natural, Scheme
+from standfast.training.objective import Natural, Scheme, TrainingBatch
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
@@ -240,7 +240,7 @@ class Training:
             raise DivergedError(f"training diverged: the loss of epoch {self.epoch} is {mean_loss}")
         return Epoch(self.epoch, self.epochs, mean_loss, float(correct) / len(self.inputs))
 
-    def _make_batch(self, chosen: Tensor, number: int) -> Batch:
+    def _make_batch(self, chosen: Tensor, number: int) -> TrainingBatch:
         inputs = self.inputs[chosen.to(self.inputs.device)]
         if self.augment is not None:
             inputs = self.augment(inputs, self.generator)
@@ -251,7 +251,7 @@ class Training:
             name: values[chosen.to(values.device)].to(self.device)
             for name, values in self.extras.items()
         }
-        return Batch(
+        return TrainingBatch(
             self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras
         )
 

@@ -26,7 +26,7 @@ class LossPart(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class TrainingBatch:
     """The batch of one training step, and what a scheme needs to compute its loss."""
 
     module: nn.Module  # in train mode
@@ -77,7 +77,7 @@ class Scheme(metaclass=ConfigurationType):
     extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def parts(self, batch: Batch) -> Iterator[LossPart]:
+    def parts(self, batch: TrainingBatch) -> Iterator[LossPart]:
         """The loss of `batch`, in one or several parts. It must not wait for values from the device."""
 
     @abstractmethod
@@ -95,14 +95,14 @@ class Natural(Scheme):
 
     name = "natural"
 
-    def parts(self, batch: Batch) -> Iterator[LossPart]:
+    def parts(self, batch: TrainingBatch) -> Iterator[LossPart]:
         yield compute_cross_entropy(batch, batch.inputs)
 
     def describe(self) -> str:
         return "natural: cross-entropy"
 
 
-def compute_cross_entropy(batch: Batch, inputs: Tensor, share: float = 1.0) -> LossPart:
+def compute_cross_entropy(batch: TrainingBatch, inputs: Tensor, share: float = 1.0) -> LossPart:
     """The cross-entropy of `inputs` with the labels of the batch, as this share of the loss."""
     logits = batch.logits(inputs)
     return LossPart(share * F.cross_entropy(logits, batch.labels), logits, share)

@@ -40,7 +40,7 @@ from standfast.registry import Registry
 from standfast.training.adversarial import Pgd
 from standfast.training.attribution_regularization import AttributionAscent, compute_loss_path
 from standfast.training.calibration import Calibrated
-from standfast.training.objective import Batch, LossPart, Scheme, compute_cross_entropy
+from standfast.training.objective import LossPart, Scheme, TrainingBatch, compute_cross_entropy
 from standfast.training.objective import Natural as Natural
 from standfast.training.regularization import InputDerivatives
 
@@ -78,7 +78,7 @@ class GradientHessian(Scheme):
         check_number(self.hessian_weight, "hessian_weight", least=0)
         check_integer(self.probes, "probes")
 
-    def parts(self, batch: Batch) -> Iterator[LossPart]:
+    def parts(self, batch: TrainingBatch) -> Iterator[LossPart]:
         inputs = batch.inputs.detach().requires_grad_()
         logits = batch.logits(inputs)
         derivatives = InputDerivatives(
@@ -150,7 +150,7 @@ class Adversarial(Scheme):
             bounds,
         )
 
-    def parts(self, batch: Batch) -> Iterator[LossPart]:
+    def parts(self, batch: TrainingBatch) -> Iterator[LossPart]:
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
             perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
@@ -204,7 +204,7 @@ class _AttributionScheme(Scheme):
             bounds,
         )
 
-    def parts(self, batch: Batch) -> Iterator[LossPart]:
+    def parts(self, batch: TrainingBatch) -> Iterator[LossPart]:
         """The loss in one part; the accuracy is that of the inputs whose cross-entropy is in the loss."""
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
@@ -294,7 +294,7 @@ def _choose_step_length(radius: float, steps: int, step: float | None) -> float:
     return 2.5 * radius / steps if step is None else step
 
 
-def _compute_warm_up(warm_up: float, batch: Batch) -> float:
+def _compute_warm_up(warm_up: float, batch: TrainingBatch) -> float:
     """The share of the radius for this batch."""
     return 1.0 if warm_up == 0 else min(1.0, batch.epoch / warm_up)
 

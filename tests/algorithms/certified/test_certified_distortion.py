@@ -22,7 +22,7 @@ from standfast.algorithms.certified.linear_relaxation import (
     bound_values,
 )
 from standfast.algorithms.certified.network_rules import MaxPool, pool_windows
-from standfast.algorithms.certified.network_trace import Network, trace_network
+from standfast.algorithms.certified.network_trace import TracedNetwork, trace_network
 from standfast.errors import ModelError
 
 TIGHT = 1e-4
@@ -103,7 +103,7 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
     return cases
 
 
-def traced(model: standfast.Model, x: Tensor) -> Network:
+def traced(model: standfast.Model, x: Tensor) -> TracedNetwork:
     with model.session():
         return trace_network(model.forward, model.module, x[:1])
 

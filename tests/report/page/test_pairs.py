@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from standfast.report.charts import Table
+from standfast.report.charts import ExplainerTable
 from standfast.report.page.overview import tabulate_pairs
-from standfast.results import ConfiguredMetric, Decision, MetricSummary, registered_spec
+from standfast.results import ConfiguredMetric, MetricDecision, MetricSummary, registered_spec
 from standfast.statistics.comparison import Comparison, compare
 
 
-def tabulate(found: Comparison) -> Table | None:
+def tabulate(found: Comparison) -> ExplainerTable | None:
     metric = ConfiguredMetric("AOPC", "aopc", {}, "higher", True, registered_spec("aopc", {}), {})
     return tabulate_pairs(
-        MetricSummary("data", "model", metric, (), found, Decision("none", "unranked"))
+        MetricSummary("data", "model", metric, (), found, MetricDecision("none", "unranked"))
     )
 
 

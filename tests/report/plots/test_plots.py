@@ -16,7 +16,7 @@ from standfast.data import Dataset
 from standfast.errors import ArgumentError, MissingExtraError
 from standfast.report.plots import plot_panels
 from standfast.report.plots.canvas import ESTIMATE, REFERENCE
-from standfast.results import ConfiguredMetric, Decision, MetricSummary, SummaryRow, ValueSpec
+from standfast.results import ConfiguredMetric, MetricDecision, MetricSummary, SummaryRow, ValueSpec
 from standfast.results.controls import Explainers
 from standfast.statistics.paired import Interval
 
@@ -286,7 +286,7 @@ def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
         for name, estimate in (("a", bound), ("b", None), ("c", exact))
     )
     metric = ConfiguredMetric("$p$", "p", {}, "lower", False, spec, {})
-    panel = MetricSummary("d", "m", metric, rows, None, Decision("unable", "few explainers"))
+    panel = MetricSummary("d", "m", metric, rows, None, MetricDecision("unable", "few explainers"))
     axes = draw(plot_panels([panel] * 5, Explainers(["a", "b", "c", "d"], ["d"])))
     assert len(axes) == 5
     assert len({a.get_position().y0 for a in axes}) == 2  # three and two, not four and one

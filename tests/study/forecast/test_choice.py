@@ -19,7 +19,7 @@ from standfast.question.grid import Extra, Freedom, Grid, LoadedModel, Samples
 from standfast.registry import build
 from standfast.study.forecast.choice import Choice, check_minutes, choose, describe_choice
 from standfast.study.forecast.costs import ENOUGH
-from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.estimate import Estimate, EstimateLine
 from standfast.study.forecast.first_jobs import learn, sort_jobs
 from standfast.study.forecast.left_out import MEASURED
 from standfast.study.jobs import Job
@@ -71,14 +71,14 @@ def estimate(grid: Grid) -> Estimate:
     """A sample takes 1 s and 0.01 s for each copy, with each explainer; its check 2 s."""
     count = len(grid.data["x"])
     lines = [
-        Line(
+        EstimateLine(
             "x", "m", name, "drawn", 1, 0, count, 0, count * 11.0, basis="trial", start=count * 1.0
         )
         for name in grid.explainers
     ]
     if grid.sanity is not None:
         lines.append(
-            Line(
+            EstimateLine(
                 "x",
                 "m",
                 "saliency",
@@ -295,7 +295,10 @@ def test_several_workers_share_the_time() -> None:
 def test_a_metric_of_unknown_cost_takes_no_time_of_the_plan() -> None:
     grid = make_grid(sanity=False)
     known = estimate(grid)
-    lines = (*known.lines, Line("x", "m", "saliency", "p", 1, 0, 40, 0, math.nan, basis="unknown"))
+    lines = (
+        *known.lines,
+        EstimateLine("x", "m", "saliency", "p", 1, 0, 40, 0, math.nan, basis="unknown"),
+    )
     choice = choose(grid, Estimate(lines), 1.0, 60.0)
     assert choice is not None
     assert choice.unknown == ("p",)
@@ -387,10 +390,10 @@ def make_uneven(dear: float) -> tuple[Grid, Estimate]:
         grid, explainers={**grid.explainers, "gradcam": standfast.explainers.get("gradcam")}
     )
     lines = [
-        Line("x", "m", name, "drawn", 1, 0, 8, 0, 8 * each, basis="trial")
+        EstimateLine("x", "m", name, "drawn", 1, 0, 8, 0, 8 * each, basis="trial")
         for name, each in {"saliency": 1.0, "gradcam": dear, "random": 1.0}.items()
     ]
-    lines.append(Line("x", "m", "saliency", "sanity", 1, 0, 8, 0, 40.0, basis="trial"))
+    lines.append(EstimateLine("x", "m", "saliency", "sanity", 1, 0, 8, 0, 40.0, basis="trial"))
     return grid, Estimate(tuple(lines))
 
 

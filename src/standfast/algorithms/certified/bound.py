@@ -22,7 +22,7 @@ from standfast.algorithms.certified.linear_relaxation import (
     bound_margins,
     bound_values,
 )
-from standfast.algorithms.certified.network_trace import Network, trace_network
+from standfast.algorithms.certified.network_trace import TracedNetwork, trace_network
 from standfast.algorithms.subject import Subject
 from standfast.errors import ModelError, check
 
@@ -137,7 +137,7 @@ def certified_distortion(
 class _Problem:
     """The permitted boxes of all inputs, with the network, the classes and the norm of the bounds."""
 
-    network: Network
+    network: TracedNetwork
     targets: Tensor
     box: PermittedInputs
     order: float
@@ -280,7 +280,7 @@ def _mask(free: Tensor | None, inputs: Tensor) -> Tensor:
     return free.to(inputs.device).expand(inputs.shape).double().flatten(1)
 
 
-def _trace_network(model: Subject, inputs: Tensor) -> Network:
+def _trace_network(model: Subject, inputs: Tensor) -> TracedNetwork:
     """The model's network; raises `ModelError` if the logits of its rules are not the model's."""
     with model.session():
         network = trace_network(model.forward, model.module, inputs[:1])

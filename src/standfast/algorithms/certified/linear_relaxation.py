@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.certified.network_rules import Affine, MaxPool, Nonlinear, Sum, dot
-from standfast.algorithms.certified.network_trace import Network
+from standfast.algorithms.certified.network_trace import TracedNetwork
 
 Method = Literal["crown", "interval"]
 # float64 numbers in the widest layer's coefficients at once: 8 MB, about the size of a cache
@@ -98,7 +98,7 @@ class Bounds:
 
 
 def bound_values(
-    network: Network,
+    network: TracedNetwork,
     permitted: PermittedInputs,
     method: Method,
     unit: float = 0.0,
@@ -143,7 +143,7 @@ def bound_values(
 
 
 def bound_margins(
-    network: Network, permitted: PermittedInputs, bounds: Bounds, targets: Tensor
+    network: TracedNetwork, permitted: PermittedInputs, bounds: Bounds, targets: Tensor
 ) -> Tensor:
     """Lower bounds `(N, classes)` of `logit_target - logit_j` over the permitted inputs; infinite for the target."""
     last = len(network.nodes) - 1
@@ -167,7 +167,9 @@ def bound_margins(
     return torch.where(rival, torch.maximum(out, from_intervals), out)
 
 
-def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index: int) -> None:
+def _tighten(
+    network: TracedNetwork, permitted: PermittedInputs, bounds: Bounds, index: int
+) -> None:
     """Intersect the intervals of the units whose bounds matter with backward bounds."""
     node = network.nodes[index]
     lower = bounds.lower[index].flatten(1)
@@ -198,7 +200,9 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
     bounds.upper[index] = upper.reshape(-1, *node.shape)
 
 
-def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: Tensor) -> Tensor:
+def _find_units_to_tighten(
+    network: TracedNetwork, index: int, lower: Tensor, upper: Tensor
+) -> Tensor:
     """Mask of the units whose bounds matter.
 
     These are all units if a pooling follows, directly or after a rectifier; else the units whose sign is not decided.
@@ -216,7 +220,7 @@ def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: T
 
 
 def _lower_bound(
-    network: Network,
+    network: TracedNetwork,
     permitted: PermittedInputs,
     bounds: Bounds,
     index: int,
@@ -229,7 +233,7 @@ def _lower_bound(
 
 
 def _carry_back(
-    network: Network, bounds: Bounds, index: int, a: Tensor, owner: Tensor
+    network: TracedNetwork, bounds: Bounds, index: int, a: Tensor, owner: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A linear function of the input that is a lower bound of `sum(a * values)` of the step `index`.
 
@@ -290,7 +294,7 @@ def _rows_of(values: Tensor, owner: Tensor) -> Tensor:
     return values[owner]
 
 
-def _chunks(network: Network, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _chunks(network: TracedNetwork, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Owners and units of `pairs`, as many at once as fit into memory."""
     if not len(pairs):
         return

@@ -16,12 +16,12 @@ from standfast.algorithms.certified.network_rules import (
     Convolution,
     Linear,
     MaxPool,
+    NetworkStep,
     Positive,
     Rectifier,
     Reshape,
-    Rule,
-    Scale,
     Sum,
+    UnitwiseAffine,
     pool_windows,
 )
 from standfast.errors import ModelError
@@ -50,11 +50,11 @@ ARITHMETIC = {
 }
 
 #: the rules of steps that follow each other, with the shapes of their values for one input
-Steps = list[tuple[Rule, torch.Size]]
+Steps = list[tuple[NetworkStep, torch.Size]]
 
 
 @dataclass(frozen=True)
-class Call:
+class TracedCall:
     """A call of a torch function on values that depend on the input of the network.
 
     Attributes:
@@ -112,7 +112,7 @@ def describe_unsupported(layer: str, name: str, detail: str = "") -> ModelError:
 # Arithmetic
 
 
-def read_arithmetic(call: Call) -> tuple[Rule, list[int]]:
+def read_arithmetic(call: TracedCall) -> tuple[NetworkStep, list[int]]:
     """The rule of an arithmetic function, and the order in which it takes the values that depend on the input."""
     operation = ARITHMETIC[call.plain]
     values = list(call.values)
@@ -132,8 +132,8 @@ def read_arithmetic(call: Call) -> tuple[Rule, list[int]]:
 
 
 def _add_branches(
-    call: Call, operation: str, shapes: Sequence[torch.Size | None]
-) -> tuple[Rule, list[int]]:
+    call: TracedCall, operation: str, shapes: Sequence[torch.Size | None]
+) -> tuple[NetworkStep, list[int]]:
     """The sum or the difference of two values that both depend on the input."""
     same = all(shape == call.shape for shape in shapes)
     if operation not in ("add", "sub", "rsub") or not same:
@@ -145,8 +145,8 @@ def _add_branches(
 
 
 def _scale(
-    call: Call, operation: str, constant: Any, shape: torch.Size | None, constant_first: bool
-) -> Rule:
+    call: TracedCall, operation: str, constant: Any, shape: torch.Size | None, constant_first: bool
+) -> NetworkStep:
     """A value of this shape, scaled or moved by a constant that stands before or behind it."""
     c = torch.as_tensor(constant, dtype=torch.float64, device=call.device)
     if c.ndim > len(call.shape):
@@ -158,22 +158,22 @@ def _scale(
     one = torch.ones_like(c)
     zero = torch.zeros_like(c)
     if operation == "mul":
-        return Scale(c, zero, zero, call.shape)
+        return UnitwiseAffine(c, zero, zero, call.shape)
     if operation == "div":
-        return Scale(1 / c, zero, zero, call.shape)
+        return UnitwiseAffine(1 / c, zero, zero, call.shape)
     # the signs of the value and of the constant; `rsub(a, b)` is `b - a`
     value_subtracted, constant_subtracted = "rsub", "sub"
     if constant_first:
         value_subtracted, constant_subtracted = "sub", "rsub"
     factor = -one if operation == value_subtracted else one
     offset = -c if operation == constant_subtracted else c
-    return Scale(factor, offset, c.abs(), call.shape)
+    return UnitwiseAffine(factor, offset, c.abs(), call.shape)
 
 
 # Functions of one value
 
 
-def read_function(call: Call) -> Steps:
+def read_function(call: TracedCall) -> Steps:
     """The steps of a function of one value; none for the identity."""
     read = _READERS.get(call.plain)
     if read is None:
@@ -181,7 +181,7 @@ def read_function(call: Call) -> Steps:
     return read(call)
 
 
-def _keep(call: Call) -> Steps:
+def _keep(call: TracedCall) -> Steps:
     is_training = call.keywords.get("training")
     if call.plain.endswith("dropout") and len(call.values) > 2:
         is_training = is_training or call.values[2]
@@ -190,16 +190,16 @@ def _keep(call: Call) -> Steps:
     return []
 
 
-def _reshape(call: Call) -> Steps:
+def _reshape(call: TracedCall) -> Steps:
     return [(Reshape(call.shape), call.shape)]
 
 
-def _read_linear(call: Call) -> Steps:
+def _read_linear(call: TracedCall) -> Steps:
     weight, bias = call.read("weight", "bias")
     return [(Linear(weight, bias, call.shape), call.shape)]
 
 
-def _read_convolution(call: Call) -> Steps:
+def _read_convolution(call: TracedCall) -> Steps:
     """A convolution. Padding "same" becomes a step of its own, since its two sides can differ."""
     d = int(call.plain[4])
     weight, bias, stride, padding, dilation, groups = call.read(
@@ -221,7 +221,7 @@ def _read_convolution(call: Call) -> Steps:
     return steps
 
 
-def _pad(before: torch.Size, total: Sequence[int]) -> tuple[Rule, torch.Size]:
+def _pad(before: torch.Size, total: Sequence[int]) -> tuple[NetworkStep, torch.Size]:
     """Zeros around a value of this shape, so many for each of the last axes; the odd one stands behind."""
     d = len(total)
     sides: list[int] = []
@@ -235,7 +235,7 @@ def _pad(before: torch.Size, total: Sequence[int]) -> tuple[Rule, torch.Size]:
     return Positive(lambda x: F.pad(x, sides), 0), shape
 
 
-def _read_batch_norm(call: Call) -> Steps:
+def _read_batch_norm(call: TracedCall) -> Steps:
     mean, variance, weight, bias, training, _, eps = call.read(
         "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"
     )
@@ -252,14 +252,14 @@ def _read_batch_norm(call: Call) -> Steps:
     factor, mean, bias = (part.reshape(column) for part in (factor, mean, bias))
     scaled_mean = mean * factor
     size = bias.abs() + scaled_mean.abs()
-    return [(Scale(factor, bias - scaled_mean, size, call.shape), call.shape)]
+    return [(UnitwiseAffine(factor, bias - scaled_mean, size, call.shape), call.shape)]
 
 
-def _read_relu(call: Call) -> Steps:
+def _read_relu(call: TracedCall) -> Steps:
     return [(Rectifier(0.0), call.shape)]
 
 
-def _read_leaky_relu(call: Call) -> Steps:
+def _read_leaky_relu(call: TracedCall) -> Steps:
     (slope,) = call.read("negative_slope")
     slope = 0.01 if slope is None else float(slope)
     if not 0 <= slope < 1:
@@ -267,7 +267,7 @@ def _read_leaky_relu(call: Call) -> Steps:
     return [(Rectifier(slope), call.shape)]
 
 
-def _read_max_pool(call: Call) -> Steps:
+def _read_max_pool(call: TracedCall) -> Steps:
     d = int(call.plain[8])
     kernel, stride, padding, dilation = call.read("kernel_size", "stride", "padding", "dilation")
     kernel = _read_sizes(kernel, d)
@@ -280,7 +280,7 @@ def _read_max_pool(call: Call) -> Steps:
     return [(MaxPool(windows, space, out), call.shape)]
 
 
-def _read_move(call: Call) -> Steps:
+def _read_move(call: TracedCall) -> Steps:
     """Values that are moved, or padded by zeros; nothing is summed."""
     fill = call.keywords.get("value")
     if len(call.values) > 3:
@@ -290,12 +290,12 @@ def _read_move(call: Call) -> Steps:
     return [(_apply_again(call, terms=0), call.shape)]
 
 
-def _read_mean(call: Call) -> Steps:
+def _read_mean(call: TracedCall) -> Steps:
     terms = math.prod(call.before)
     return [(_apply_again(call, terms), call.shape)]
 
 
-def _read_average(call: Call) -> Steps:
+def _read_average(call: TracedCall) -> Steps:
     (kernel,) = call.read("kernel_size")
     dimensions = int(call.plain[8])
     sizes = _read_sizes(kernel, dimensions)
@@ -303,7 +303,7 @@ def _read_average(call: Call) -> Steps:
     return [(_apply_again(call, terms), call.shape)]
 
 
-def _apply_again(call: Call, terms: int) -> Rule:
+def _apply_again(call: TracedCall, terms: int) -> NetworkStep:
     """The function itself as a rule, with the same arguments; so many values are summed for one."""
     keywords = {name: value for name, value in call.keywords.items() if name != "input"}
     function = functools.partial(_call, _FUNCTIONS[call.plain], call.values[1:], keywords)
@@ -334,7 +334,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     **{name: getattr(Tensor, name) for name in _MOVES - {"pad"} | {"mean", "sum"}},
     "pad": F.pad,
 }
-_READERS: dict[str, Callable[[Call], Steps]] = {
+_READERS: dict[str, Callable[[TracedCall], Steps]] = {
     **dict.fromkeys(_SAME, _keep),
     **dict.fromkeys(_SHAPES, _reshape),
     **dict.fromkeys(_MOVES, _read_move),

@@ -33,7 +33,7 @@ def dot(a: Tensor, values: Tensor) -> Tensor:
     return (a * values).flatten(1).sum(1)
 
 
-class Rule(ABC):
+class NetworkStep(ABC):
     """One step of a network."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Rule(ABC):
         return None
 
 
-class Affine(Rule):
+class Affine(NetworkStep):
     """`x -> L x + b`; `terms` is an upper bound of how many products are summed for one output."""
 
     terms: int = 0
@@ -142,7 +142,7 @@ class Convolution(Affine):
         return differentiate((len(a), *shape), self.weight, a, *self.geometry)
 
 
-class Scale(Affine):
+class UnitwiseAffine(Affine):
     """`factor x + offset` for each unit; `size` is an upper bound of the terms that the offset is computed from."""
 
     terms = 8
@@ -195,7 +195,7 @@ class Reshape(Positive):
 
 
 @dataclass(frozen=True)
-class Sum(Rule):
+class Sum(NetworkStep):
     """`first + sign * second`."""
 
     sign: float
@@ -216,7 +216,7 @@ class Sum(Rule):
         return 2 * unit * (first + second)
 
 
-class Nonlinear(Rule):
+class Nonlinear(NetworkStep):
     """A monotone convex function with a linear lower and a linear upper bound."""
 
     @abstractmethod

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from standfast.algorithms.certified.network_functions import (
     ARITHMETIC,
-    Call,
+    TracedCall,
     describe_unsupported,
     read_arithmetic,
     read_function,
 )
-from standfast.algorithms.certified.network_rules import Affine, Rule, Sum
+from standfast.algorithms.certified.network_rules import Affine, NetworkStep, Sum
 from standfast.errors import ModelError
 from standfast.function_calls import (
     FunctionMode,
@@ -44,14 +44,14 @@ _VALUES = split_names(
 class Node:
     """One step: its rule, the earlier steps that it works on, and the shape of its values for one input."""
 
-    rule: Rule | None  # None for the network's input
+    rule: NetworkStep | None  # None for the network's input
     sources: tuple[int, ...]
     shape: torch.Size
     affine: bool  # this step and all before it are affine
 
 
 @dataclass(frozen=True)
-class Network:
+class TracedNetwork:
     """The steps of a network in the order in which they ran; the first is the input, the last the logits."""
 
     nodes: tuple[Node, ...]
@@ -71,7 +71,7 @@ class Network:
 
 def trace_network(
     forward: Callable[[Tensor], Tensor], module: nn.Module, sample: Tensor
-) -> Network:
+) -> TracedNetwork:
     """The rules of `forward` in float64, from one run on copies of `sample` `(1, ...)`.
 
     `module` gives the names of layers for error messages. It must be in evaluation mode, and its code must not branch
@@ -91,7 +91,7 @@ def trace_network(
         raise ModelError(
             "module: expected logits computed from the input by torch functions that can be traced"
         )
-    return Network(tuple(tracer.nodes[: last + 1]))
+    return TracedNetwork(tuple(tracer.nodes[: last + 1]))
 
 
 class _Tracer(FunctionMode):
@@ -161,7 +161,9 @@ class _Tracer(FunctionMode):
             raise self._unsupported(name)
         shapes = [None if source is None else self.nodes[source].shape for source in sources]
         device = next(iter(self._steps.values()))[1].device
-        call = Call(name, plain, constants, keywords, shapes, out.shape[1:], device, self._layer)
+        call = TracedCall(
+            name, plain, constants, keywords, shapes, out.shape[1:], device, self._layer
+        )
         self._record(call, sources, out)
         return out
 
@@ -179,7 +181,7 @@ class _Tracer(FunctionMode):
         if not out.is_floating_point() or out.shape[:1] != (_ROWS,):
             raise self._unsupported(name)
 
-    def _record(self, call: Call, sources: list[int | None], out: Tensor) -> None:
+    def _record(self, call: TracedCall, sources: list[int | None], out: Tensor) -> None:
         """Add the steps that computed `out`, and remember which tensor holds the values of the last one."""
         if call.plain in ARITHMETIC:
             rule, order = read_arithmetic(call)
@@ -194,7 +196,7 @@ class _Tracer(FunctionMode):
                 step = self._add(rule, [step], shape)
         self.remember(out, step)
 
-    def _add(self, rule: Rule, sources: list[int], shape: torch.Size) -> int:
+    def _add(self, rule: NetworkStep, sources: list[int], shape: torch.Size) -> int:
         """Add a step that works on earlier ones; its number."""
         affine = isinstance(rule, Affine | Sum) and all(
             self.nodes[source].affine for source in sources

@@ -20,7 +20,7 @@ from standfast.input_types import find_input_types
 from standfast.model import Model
 from standfast.neighbourhoods.text import GONE, find_present
 from standfast.tensors import widen_half
-from standfast.texts import Batch, EmbeddedText, TextBox, find_text_box, write_text
+from standfast.texts import EmbeddedText, TextBox, TokenBatch, find_text_box, write_text
 from standfast.texts.tokenizers import Tokens, assign_tokens
 
 _EXPECTED = "expected the same logits from the embeddings of tokens as from their ids"
@@ -216,7 +216,7 @@ class TextFunctionExplainer(Explainer):
                 count = len(spans)
                 tokens = Tokens(range(count), spans, [False] * count)
                 reading = assign_tokens(tokens, words, 0, None)
-                batch = Batch([row], [reading], count, None)
+                batch = TokenBatch([row], [reading], count, None)
                 sums = batch.sum_tokens(numbers[None], True, there[None], len(there))
                 maps[row] = sums[0]
             elif len(numbers) == there.sum():

@@ -36,7 +36,7 @@ from standfast.explainers.propagation.relevance_rules import (
     EpsilonRule,
     PassThrough,
     Records,
-    Share,
+    SharedRelevance,
     WeightedCall,
     call_with,
     divide_stabilised,
@@ -276,7 +276,7 @@ class CompositeRule(EpsilonRule):
         with torch.no_grad():
             result = function(a)
         if result.shape == a.shape:
-            result = Share.apply(lambda: function(a), keep_relevance, a)  # type: ignore[no-untyped-call]
+            result = SharedRelevance.apply(lambda: function(a), keep_relevance, a)  # type: ignore[no-untyped-call]
         else:
             result = self._share(func, args, kwargs)
         return self._follow_box(carrying, func, args, kwargs, result)  # type: ignore[no-any-return]
@@ -307,7 +307,7 @@ class CompositeRule(EpsilonRule):
         first = self.first_dense if is_linear else self.first_convolution
         if first is not None and box is not None:
             rule = first
-        result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
+        result: Tensor = SharedRelevance.apply(  # type: ignore[no-untyped-call]
             lambda: layer.call(layer.source, layer.weight, layer.bias),
             lambda relevance, a: [
                 divide_relevance(rule, layer, box, a, relevance, self.epsilon, self.gamma)

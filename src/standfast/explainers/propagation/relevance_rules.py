@@ -115,7 +115,7 @@ class PassThrough(Function):
         return gradients[0], None
 
 
-class Share(Function):
+class SharedRelevance(Function):
     """Returns `function()`; the backward pass divides its relevance between `sources` by the rule.
 
     The function must return new memory. The rule gets the relevance and the sources, and returns that of each of them.

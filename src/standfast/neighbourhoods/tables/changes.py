@@ -18,7 +18,7 @@ from standfast.neighbourhoods.tables.options import TableOptions
 from standfast.neighbourhoods.tables.plan import ColumnPlan, plan_columns
 from standfast.neighbourhoods.tables.repair import settle
 from standfast.neighbourhoods.tables.row_changes import RowChanges
-from standfast.neighbourhoods.transformations import Limits, Transformation, find_scale
+from standfast.neighbourhoods.transformations import ParameterLimits, Transformation, find_scale
 
 #: the part of the unit interval at each end that uniform numbers of a copula do not reach: normal scores stay finite
 _TAIL = 1e-6
@@ -147,7 +147,7 @@ class TableChanges(TableOptions):
         names += [f"{columns[column]} [lost, uniform number]" for column in plan.can_become_missing]
         return dict(enumerate(names))
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> ParameterLimits:
         """The ranges, cut by the bounds; of categories, the uniform numbers.
 
         Raises:
@@ -175,7 +175,7 @@ class TableChanges(TableOptions):
         lower = torch.cat([lower, zeros], 1).to(dtype)
         upper = torch.cat([upper, zeros + 1], 1).to(dtype)
         scale = find_scale(lower, upper, self.distribution)
-        return Limits(torch.zeros_like(lower), lower, upper, scale)
+        return ParameterLimits(torch.zeros_like(lower), lower, upper, scale)
 
     def find_choices(
         self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()

@@ -72,7 +72,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Group:
+class StateGroup:
     """The rows of one state, with what would decide where it is the same for all of them."""
 
     state: str
@@ -91,13 +91,13 @@ class Rows:
         left_out: how many features that are no reasons are not shown.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[StateGroup, ...]
     zero: float
     count: int
     left_out: int
 
 
-class Scale:
+class BarScale:
     """From values to percent of the width.
 
     Args:
@@ -121,7 +121,7 @@ class Scale:
     def place(self, value: float) -> float:
         """Where a value is, cut at the ends.
 
-        >>> Scale([-1.0, 3.0]).place(1.0)
+        >>> BarScale([-1.0, 3.0]).place(1.0)
         50.0
         """
         within = min(max(value, self.low), self.high)
@@ -147,7 +147,7 @@ def make_rows(card: Card, words: CardWords) -> Rows:
     for reason in shown:
         inner += [reason.value, reason.range_low, reason.range_high]
         outer += [reason.low, reason.high]
-    scale = Scale(inner, outer)
+    scale = BarScale(inner, outer)
     by_state: dict[str, list[Reason]] = {}
     for reason in shown:
         by_state.setdefault(_find_state(reason, words), []).append(reason)
@@ -162,8 +162,8 @@ def make_rows(card: Card, words: CardWords) -> Rows:
 
 
 def _make_group(
-    card: Card, words: CardWords, scale: Scale, state: str, reasons: Sequence[Reason]
-) -> Group:
+    card: Card, words: CardWords, scale: BarScale, state: str, reasons: Sequence[Reason]
+) -> StateGroup:
     """The rows of one state; what would decide all of them is said once."""
     in_words = [words.find(reason.feature) or _NO_WORDS for reason in reasons]
     needs = {said.needs for said in in_words}
@@ -177,7 +177,7 @@ def _make_group(
             sentences = [said.raising, said.why, said.needs]
         why = "; ".join(filter(None, sentences))
         rows.append(_make_row(card, reason, scale, why))
-    return Group(state, note, tuple(rows))
+    return StateGroup(state, note, tuple(rows))
 
 
 def _find_state(reason: Reason, words: CardWords) -> str:
@@ -188,11 +188,11 @@ def _find_state(reason: Reason, words: CardWords) -> str:
     return "untested" if is_untested else reason.state
 
 
-def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
+def _make_row(card: Card, reason: Reason, scale: BarScale, why: str) -> Row:
     """The row of one feature."""
     title = title_reason(card, reason)
     is_known = math.isfinite(reason.probability)
-    share = Scale([0.0, 1.0])
+    share = BarScale([0.0, 1.0])
     named_interval = None
     if reason.probability_low != reason.probability_high:
         named_interval = share.span(reason.probability_low, reason.probability_high)
@@ -250,4 +250,4 @@ def place_share(share: float) -> float:
     >>> place_share(0.0), place_share(1.0)
     (2.0, 98.0)
     """
-    return Scale([0.0, 1.0]).place(share)
+    return BarScale([0.0, 1.0]).place(share)

@@ -23,11 +23,11 @@ from standfast.report.charts.base import (
 )
 from standfast.report.charts.lines import Line, draw_lines, is_logarithmic
 from standfast.report.charts.row_charts import IntervalBar, Strip, draw_intervals, draw_values
-from standfast.report.charts.table import Table, TableCell
+from standfast.report.charts.table import ExplainerTable, TableCell
 from standfast.results.controls import Explainers
 
 #: the parts of a section of the report
-Figure = Chart | Gallery | Table
+Figure = Chart | Gallery | ExplainerTable
 
 __all__ = [
     "COLOURS",
@@ -38,6 +38,7 @@ __all__ = [
     "SHAPES",
     "Axis",
     "Chart",
+    "ExplainerTable",
     "Explainers",
     "Figure",
     "Gallery",
@@ -47,7 +48,6 @@ __all__ = [
     "Picture",
     "Strip",
     "Style",
-    "Table",
     "TableCell",
     "Words",
     "choose_style",

@@ -29,7 +29,7 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Table:
+class ExplainerTable:
     """A table with a row of cells for each explainer.
 
     Attributes:
@@ -42,7 +42,7 @@ class Table:
     Raises:
         ArgumentError: a row has more or fewer cells than there are columns.
 
-    >>> Table("Sizes", [("width", "in pixels")], [("lenet", [TableCell("28")])]).rows[0][1][0].text
+    >>> ExplainerTable("Sizes", [("width", "in pixels")], [("lenet", [TableCell("28")])]).rows[0][1][0].text
     '28'
     """
 

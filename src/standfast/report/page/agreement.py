@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from standfast.errors import ArgumentError
-from standfast.report.charts import Table, TableCell
+from standfast.report.charts import ExplainerTable, TableCell
 from standfast.results import StoredResults
 from standfast.results.agreement import MapAgreement, Measure, Pair
 from standfast.results.formatting import format_number
@@ -110,7 +110,7 @@ def _write_interval(low: float | None, high: float | None) -> str:
     return f"[{format_number(low)}, {format_number(high)}]"
 
 
-def _tabulate(agreement: MapAgreement) -> Table | None:
+def _tabulate(agreement: MapAgreement) -> ExplainerTable | None:
     """The shares of the variance within and between trained models."""
     rows = []
     for row in agreement.variance.iter_rows(named=True):
@@ -129,6 +129,6 @@ def _tabulate(agreement: MapAgreement) -> Table | None:
         ("Another model", "trained again"),
     ]
     caption = "Variance of the maps as a share of their mean squared length; medians over samples, 95% intervals."
-    return Table(
+    return ExplainerTable(
         "What changes the map: the explainer's seed or the model's?", columns, rows, caption
     )

@@ -15,9 +15,9 @@ import numpy as np
 from standfast.report.charts import (
     Axis,
     Chart,
+    ExplainerTable,
     Figure,
     Line,
-    Table,
     TableCell,
     Words,
     draw_lines,
@@ -48,7 +48,7 @@ Rows = Mapping[str, Mapping[Member, SummaryRow]]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OptionComparison:
     """What changes with an option, or with the model, on one data set and model.
 
     Attributes:
@@ -64,22 +64,22 @@ class Comparison:
     figures: list[Figure]
 
 
-def compare_options(results: StoredResults) -> list[Comparison]:
+def compare_options(results: StoredResults) -> list[OptionComparison]:
     """Configured metrics of which one option differs, and explainers of which a number differs; at most `MOST`."""
     return _take(chain(_compare_metrics(results), _compare_explainers(results)))
 
 
-def compare_models(results: StoredResults) -> list[Comparison]:
+def compare_models(results: StoredResults) -> list[OptionComparison]:
     """For each data set that several models met, and each metric: the explainers' values by model; at most `MOST`."""
     return _take(_compare_models(results))
 
 
-def _take(comparisons: Iterable[Comparison]) -> list[Comparison]:
+def _take(comparisons: Iterable[OptionComparison]) -> list[OptionComparison]:
     drawn = (comparison for comparison in comparisons if comparison.figures)
     return list(islice(drawn, MOST))
 
 
-def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
+def _compare_metrics(results: StoredResults) -> Iterator[OptionComparison]:
     configurations = [_configure_metric(metric) for metric in results.metrics.values()]
     groups = find_groups(configurations)
     for group, (data, model) in product(groups, results.pairs):
@@ -89,7 +89,7 @@ def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
         first = results.metrics[group.members[0].name]
         heading = f"{first.spec.axis}, by {group.option}"
         figures = _draw(results, group.option, group.members, keys, heading)
-        yield Comparison(
+        yield OptionComparison(
             f"{group.kind}: {group.option}",
             results.summary.name_pair(data, model),
             f"These configured metrics differ in {group.option}, and in nothing else.",
@@ -97,7 +97,7 @@ def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
         )
 
 
-def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
+def _compare_explainers(results: StoredResults) -> Iterator[OptionComparison]:
     """A chart and a table for each metric, with one line for the kind of explainer."""
     groups = find_groups(_configure_explainers(results))
     with_places = [group for group in groups if has_places(group.members)]
@@ -107,7 +107,7 @@ def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
             keys = {member: (data, model, label, member.name) for member in group.members}
             heading = f"{label}, by {group.option}"
             figures += _draw(results, group.option, group.members, {group.kind: keys}, heading)
-        yield Comparison(
+        yield OptionComparison(
             f"explainer {group.kind}: {group.option}",
             results.summary.name_pair(data, model),
             f"These explainers differ in {group.option}, and in nothing else.",
@@ -115,7 +115,7 @@ def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
         )
 
 
-def _compare_models(results: StoredResults) -> Iterator[Comparison]:
+def _compare_models(results: StoredResults) -> Iterator[OptionComparison]:
     for data in results.data:
         members = []
         for name, model in results.pairs:
@@ -128,7 +128,7 @@ def _compare_models(results: StoredResults) -> Iterator[Comparison]:
                 keys[name] = {member: (data, member.name, label, name) for member in members}
             figures += _draw(results, "model", members, keys, f"{label}, by model")
         text = "The same data, explainers and options; only the model differs."
-        yield Comparison(data, "", text, figures)
+        yield OptionComparison(data, "", text, figures)
 
 
 def _configure_metric(metric: ConfiguredMetric) -> Configuration:
@@ -228,7 +228,7 @@ def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -
 
 def _make_table(
     results: StoredResults, members: Sequence[Member], rows: Rows, heading: str, caption: str
-) -> Table:
+) -> ExplainerTable:
     """A row for each line, a column for each value: the estimate, its interval, and two remarks of the metric."""
     for member in members:
         row = next((of_line[member] for of_line in rows.values() if member in of_line), None)
@@ -249,7 +249,7 @@ def _make_table(
     for line, of_line in rows.items():
         cells_of_line = [_make_cell(results, of_line.get(member)) for member in members]
         cells.append((line, cells_of_line))
-    return Table(heading, columns, cells, caption)
+    return ExplainerTable(heading, columns, cells, caption)
 
 
 def _find_warning(results: StoredResults, row: SummaryRow) -> str:

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
+from standfast.report.charts import Chart, ExplainerTable, Figure, Gallery, GalleryRow
 from standfast.report.facts import find_words
 from standfast.report.next_steps import describe_endings, describe_steps
 from standfast.report.page import methods
 from standfast.report.page.agreement import list_agreements
 from standfast.report.page.cells import Cell, describe_row
-from standfast.report.page.comparisons import MOST, Comparison, compare_models, compare_options
+from standfast.report.page.comparisons import (
+    MOST,
+    OptionComparison,
+    compare_models,
+    compare_options,
+)
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.matrix import mark_leaders, order_explainers, tabulate_references
 from standfast.report.page.names import allow_breaks, show_unsafe, with_safe_names
@@ -80,7 +85,7 @@ class Page:
         """A figure as the template takes it; pictures are of `view`."""
         if isinstance(figure, Chart):
             return "chart", self.render(figure)
-        if isinstance(figure, Table):
+        if isinstance(figure, ExplainerTable):
             return "table", figure
         assert view is not None
         return "gallery", self._draw_gallery(figure, view)
@@ -95,7 +100,7 @@ class Page:
         return [part for part in parts if part.figures]
 
     def make_comparisons(
-        self, comparisons: Sequence[Comparison], start: str
+        self, comparisons: Sequence[OptionComparison], start: str
     ) -> list[dict[str, Any]]:
         """The comparisons across configurations as the template takes them; their ids begin with `start`."""
         described = []

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from standfast.report.charts import Table, TableCell
+from standfast.report.charts import ExplainerTable, TableCell
 from standfast.report.sentences import say
 from standfast.report.words import format_value
 from standfast.results.formatting import format_number
@@ -47,7 +47,7 @@ def mark_leaders(metric: MetricSummary) -> dict[str, str]:
     return stars
 
 
-def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | None:
+def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> ExplainerTable | None:
     """What is acceptable: each explainer's value among those of maps that are known to be alike, or not.
 
     None where the metric measures no stability.
@@ -74,7 +74,7 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
         for _, cells_of_row in cells:
             del cells_of_row[2]
     caption = say("acceptable", rows[0].spec, RARE)
-    return Table("What is acceptable?", columns, cells, caption)
+    return ExplainerTable("What is acceptable?", columns, cells, caption)
 
 
 def _write_references(row: SummaryRow) -> list[TableCell]:

@@ -81,7 +81,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class OptionGroup:
     """Configurations that differ in one option and in nothing else.
 
     Attributes:
@@ -152,7 +152,7 @@ def _parse(text: str) -> str | dict[str, Any]:
         return text
 
 
-def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
+def find_groups(configurations: Sequence[Configuration]) -> list[OptionGroup]:
     """What can be compared: a group for each option that differs and for each setting of all other options."""
     alike: dict[tuple[str, Hashable, str, Hashable], list[Configuration]] = {}
     options = [path for configuration in configurations for path in configuration.options]
@@ -165,7 +165,7 @@ def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
     for (kind, _, option, _), group in alike.items():
         values = {configuration.key(option) for configuration in group}
         if len(values) > 1:
-            groups.append(Group(kind, option, _make_members(group, option)))
+            groups.append(OptionGroup(kind, option, _make_members(group, option)))
     return groups
 
 

@@ -10,8 +10,8 @@ import math
 from standfast.report.charts import (
     Chart,
     Explainers,
+    ExplainerTable,
     IntervalBar,
-    Table,
     TableCell,
     Words,
     draw_intervals,
@@ -100,7 +100,7 @@ def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
     return "control", best(values)
 
 
-def tabulate_pairs(metric: MetricSummary) -> Table | None:
+def tabulate_pairs(metric: MetricSummary) -> ExplainerTable | None:
     """All pairs of explainers, the best mean rank first: who is significantly better than whom; None for fewer than
     three, or where there are too few samples for a test.
     """
@@ -119,7 +119,7 @@ def tabulate_pairs(metric: MetricSummary) -> Table | None:
         "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
     )
     columns = [(comparison.names[index], "") for index in comparison.order]
-    return Table(metric.label, columns, rows, caption)
+    return ExplainerTable(metric.label, columns, rows, caption)
 
 
 def _compare_pair(comparison: Comparison, row: int, column: int) -> TableCell:
@@ -140,13 +140,13 @@ def _compare_pair(comparison: Comparison, row: int, column: int) -> TableCell:
     return TableCell(sign, text)
 
 
-def tabulate_agreement(agreement: Agreement) -> Table:
+def tabulate_agreement(agreement: Agreement) -> ExplainerTable:
     """The rank correlations between the metrics' orders of explainers."""
     caption = "Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one."
     rows = []
     for name, correlations in zip(agreement.names, agreement.correlations.tolist(), strict=True):
         cells = [TableCell(format_number(number)) for number in correlations]
         rows.append((name, cells))
-    return Table(
+    return ExplainerTable(
         "Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric"
     )

@@ -12,7 +12,7 @@ from standfast.results import ConfiguredMetric, MetricResults, StoredResults
 
 
 @dataclass(frozen=True)
-class Answer:
+class MetricAnswer:
     """What one metric found on one data set and model.
 
     Attributes:
@@ -32,7 +32,7 @@ class Answer:
 
 def answer_question(
     results: StoredResults, metric: ConfiguredMetric, data: str, model: str
-) -> Answer:
+) -> MetricAnswer:
     """The answer of a configured metric on one data set and model."""
     words = find_words(metric)
     question = words.question(metric.options, metric.spec)
@@ -41,7 +41,7 @@ def answer_question(
     decision = say("decision_title", summary.decision)
     why = describe_decision(summary)
     if summary.decision.reason in ("no result", "no value", "nothing varied"):
-        return Answer(metric.name, question, "", decision, why)
+        return MetricAnswer(metric.name, question, "", decision, why)
     facts = collect_facts(summary, results.metric_results(data, model, metric.name))
     warning = words.caution(facts)
     controls = ""
@@ -51,7 +51,7 @@ def answer_question(
     if warning and summary.decision.state == "decided":
         decision = "With a caveat"
     why = " ".join(filter(None, sentences))
-    return Answer(metric.name, question, words.verdict(facts), decision, why)
+    return MetricAnswer(metric.name, question, words.verdict(facts), decision, why)
 
 
 def choose_example(

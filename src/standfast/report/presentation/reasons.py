@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.charts import Chart, Table, TableCell
+from standfast.report.charts import Chart, ExplainerTable, TableCell
 from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.words import words_of
@@ -22,12 +22,12 @@ _SHOWN = 3
 class ReasonsPresentation(Presentation):
     """The share of the draws that name the same reasons."""
 
-    def figures(self, results: MetricResults) -> list[Chart | Table | None]:
+    def figures(self, results: MetricResults) -> list[Chart | ExplainerTable | None]:
         """The distribution over samples, and the weakest and the strongest decisions of each explainer."""
         tables = [self._list_decisions(results, name) for name in results.candidates]
         return [draw_distribution(results), *tables]
 
-    def _list_decisions(self, results: MetricResults, explainer: str) -> Table | None:
+    def _list_decisions(self, results: MetricResults, explainer: str) -> ExplainerTable | None:
         """The decisions of an explainer whose reasons are named again least often and most often."""
         rows = (
             results.rows_for(explainer, repeat=0)
@@ -53,7 +53,7 @@ class ReasonsPresentation(Presentation):
         ]
         heading = f"The weakest and the strongest decisions of {explainer}"
         caption = words_of(self).say("decisions")
-        return Table(heading, columns, lines, caption, first="Decision")
+        return ExplainerTable(heading, columns, lines, caption, first="Decision")
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The shares of reasons that hold and fall, of draws that keep the answer, and the chance level."""

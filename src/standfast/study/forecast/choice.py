@@ -24,7 +24,7 @@ from standfast.study.forecast.costs import (
     count_done,
     list_settings,
 )
-from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
+from standfast.study.forecast.estimate import Estimate, EstimateLine, describe_seconds
 from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, MEASURED, describe_left_out
 
 #: the share of the time that is planned; forecasts are not exact
@@ -385,12 +385,12 @@ def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:
     return _Part(costs, least_checked, (), 1)
 
 
-def limit_seconds(grid: Grid, estimate: Estimate, choice: Choice) -> dict[Line, float]:
+def limit_seconds(grid: Grid, estimate: Estimate, choice: Choice) -> dict[EstimateLine, float]:
     """The seconds of each line of an estimate that a choice needs; NaN where they are not known."""
     costs = Costs(grid, estimate, 1)
     levels = costs.find_levels(choice.settings)
     dropped = set(grid.free.controls) - set(choice.controls)
-    seconds: dict[Line, float] = {}
+    seconds: dict[EstimateLine, float] = {}
     for line in estimate.lines:
         is_left_out = line.explainer in dropped or (line.label, line.explainer) in choice.left_out
         if is_left_out:

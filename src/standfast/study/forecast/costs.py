@@ -12,7 +12,7 @@ from torch import Tensor
 from standfast.metrics import Metric
 from standfast.metrics.base import Ladder
 from standfast.question.grid import Grid
-from standfast.study.forecast.estimate import Estimate, Line
+from standfast.study.forecast.estimate import Estimate, EstimateLine
 from standfast.study.forecast.left_out import NOT_BEGUN
 from standfast.study.jobs import Job
 
@@ -124,7 +124,7 @@ class Costs:
                 total += share * line.seconds
         return total / self.workers
 
-    def _rescale(self, line: Line, levels: Levels) -> float:
+    def _rescale(self, line: EstimateLine, levels: Levels) -> float:
         """The seconds of a line with other settings of its metric."""
         level = levels.get(line.label)
         # its own settings: the estimate is of these
@@ -261,7 +261,9 @@ class Costs:
         ranked = [(spent, pair) for pair, spent in seconds.items()]
         return sorted(ranked, reverse=True)
 
-    def forecast_line(self, line: Line, levels: Levels, checked: int | None, samples: int) -> float:
+    def forecast_line(
+        self, line: EstimateLine, levels: Levels, checked: int | None, samples: int
+    ) -> float:
         """Seconds of a line for so many samples; NaN if that is not known. Checks have samples of their own."""
         if line in self.check_lines:
             return line.seconds * _share_of(checked, self.checked)

@@ -1,4 +1,4 @@
-"""What a study costs, as numbers and as a table: `Line`, `Estimate`."""
+"""What a study costs, as numbers and as a table: `EstimateLine`, `Estimate`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Basis = Literal["trial", "pilot", "explanations", "model", "unknown", "done", "f
 
 
 @dataclass(frozen=True)
-class Line:
+class EstimateLine:
     """One row of the estimate: what a configured metric costs for one explainer.
 
     Attributes:
@@ -51,7 +51,7 @@ class Line:
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """What a grid costs, with a `Line` for every data set, model, explainer and metric.
+    """What a grid costs, with a `EstimateLine` for every data set, model, explainer and metric.
 
     All numbers are for one worker like this process; several workers divide the time. `print` shows a table.
 
@@ -60,7 +60,7 @@ class Estimate:
         advice: what fits into a limited time, in words.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[EstimateLine, ...]
     advice: str = ""
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ def list_marks(estimate: Estimate) -> list[str]:
     return [words for basis, words in _LEGEND.items() if basis in bases]
 
 
-def mark_seconds(words: str, lines: Sequence[Line]) -> str:
+def mark_seconds(words: str, lines: Sequence[EstimateLine]) -> str:
     """The time of some lines together, with the mark of the one that is known worst."""
     bases = {line.basis for line in lines}
     # the worst is the last, as the marks are in this order
@@ -185,7 +185,7 @@ def format_costs(estimate: Estimate) -> str:
     return "\n".join(text_lines)
 
 
-def _format_table(lines: Sequence[Line]) -> list[str]:
+def _format_table(lines: Sequence[EstimateLine]) -> list[str]:
     """The table of a data set and a model."""
     labels = list(dict.fromkeys(line.label for line in lines))
     explainers = list(dict.fromkeys(line.explainer for line in lines))
@@ -215,7 +215,7 @@ def _shorten_labels(labels: Sequence[str]) -> list[str]:
     return list(labels)
 
 
-def _format_cell(line: Line) -> str:
+def _format_cell(line: EstimateLine) -> str:
     if line.basis == "done":
         return "done"
     if line.basis == "unknown":

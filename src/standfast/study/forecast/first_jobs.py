@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from standfast.study.forecast.estimate import Basis, Estimate, Line
+from standfast.study.forecast.estimate import Basis, Estimate, EstimateLine
 from standfast.study.jobs import Job
 
 #: a job that takes more than this share of the time is long, and comes after the others of its turn
@@ -80,7 +80,7 @@ def learn(
         forecast_job: what the estimate says of each.
     """
     quotients = _compare(jobs, spent, forecast_job)
-    corrected: list[Line] = []
+    corrected: list[EstimateLine] = []
     for line in estimate.lines:
         line_place = _Place(line.data, line.model, line.label, line.explainer)
         if line_place in quotients:
@@ -121,7 +121,7 @@ def _guess_quotient(cell: _Place, quotients: Mapping[_Place, float]) -> float:
     return math.exp(statistics.fmean(logarithms) / 2)
 
 
-def _scale(line: Line, factor: float, basis: Basis) -> Line:
+def _scale(line: EstimateLine, factor: float, basis: Basis) -> EstimateLine:
     """The line with a multiple of its seconds."""
     seconds = factor * line.seconds
     start = factor * line.start

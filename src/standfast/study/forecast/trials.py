@@ -29,7 +29,7 @@ from standfast.metrics.probe import Call, Probe
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, SamplesPart
 from standfast.study.deadline import run_within
-from standfast.study.forecast.estimate import Basis, Estimate, Line
+from standfast.study.forecast.estimate import Basis, Estimate, EstimateLine
 from standfast.study.jobs import Job, count_passes, job_seed
 from standfast.study.meeting import inputs_for
 from standfast.study.plan import Plan
@@ -76,7 +76,7 @@ def estimate_plan(
     for job_names, jobs in groups.items():
         jobs_left[job_names] = [job for job in jobs if job.identity not in done]
     ends = time.perf_counter() + seconds
-    lines: dict[_Names, Line] = {}
+    lines: dict[_Names, EstimateLine] = {}
     # a data set and a model: what is measured of them serves all metrics
     jobs_of_pairs: dict[tuple[str, str], dict[_Names, list[Job]]] = {}
     for job_names, jobs in jobs_left.items():
@@ -88,7 +88,7 @@ def estimate_plan(
         share = (ends - time.perf_counter()) / (len(jobs_of_pairs) - number)
         lines.update(_estimate_pair(plan.grid, pair, jobs_of_pair, share, progress))
     for job_names, jobs in groups.items():
-        none = Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        none = EstimateLine(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
         line = lines.get(job_names) or none
         done_jobs = len(jobs) - len(jobs_left[job_names])
         lines[job_names] = replace(line, jobs=len(jobs), done=done_jobs)
@@ -104,7 +104,7 @@ def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
         seconds: for all pilots together. What they do not reach stays unknown.
     """
     unknown = [line for line in estimate.lines if line.basis == "unknown"]
-    tried: dict[Line, Line] = {}
+    tried: dict[EstimateLine, EstimateLine] = {}
     trials: _Trials | None = None
     ends = time.perf_counter() + seconds
     for number, line in enumerate(unknown):
@@ -130,7 +130,7 @@ def _estimate_pair(
     jobs_left: Mapping[_Names, Sequence[Job]],
     seconds: float,
     progress: Callable[[str], None] | None,
-) -> dict[_Names, Line]:
+) -> dict[_Names, EstimateLine]:
     """The lines of a data set and a model, within so many seconds; what is cheap is tried first."""
     data, model = pair
     ends = time.perf_counter() + seconds
@@ -139,7 +139,7 @@ def _estimate_pair(
         progress(f"measuring the speed of {model} on {data}")
     explainers = list(dict.fromkeys(explainer for _, _, explainer, _ in jobs_left))
     trials.measure_speeds(explainers, _SPEEDS * seconds)
-    lines: dict[_Names, Line] = {}
+    lines: dict[_Names, EstimateLine] = {}
     # cheap ones first, so that the time that they save is left for the others
     by_work = sorted(jobs_left, key=lambda job_names: jobs_left[job_names][0].work)
     for number, job_names in enumerate(by_work):
@@ -148,7 +148,7 @@ def _estimate_pair(
             progress(f"trying {label} with {explainer}, {model} on {data}")
         share = (ends - time.perf_counter()) / (len(by_work) - number)
         # 0 where the time is up: then the speed of explanations tells
-        line = Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
+        line = EstimateLine(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
         lines[job_names] = trials.fill_in(line, jobs_left[job_names], max(share, 0.0))
     return lines
 
@@ -326,8 +326,8 @@ class _Trials:
         return _Speed(seconds / max(count, together), measured=True)
 
     def fill_in(
-        self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False
-    ) -> Line:
+        self, line: EstimateLine, jobs: Sequence[Job], limit: float, must_try: bool = False
+    ) -> EstimateLine:
         """The line with what its jobs cost, by trials with the samples of the first, or by the speed of explanations.
 
         Args:
@@ -364,7 +364,7 @@ class _Trials:
                 line, evaluations=evaluations, seconds=math.nan, error=error, basis="fails"
             )
 
-    def _fill_in_by_speed(self, line: Line, metric: Metric, speed: _Speed) -> Line:
+    def _fill_in_by_speed(self, line: EstimateLine, metric: Metric, speed: _Speed) -> EstimateLine:
         """The line with what all explanations and predictions of the metric take, one after the other."""
         cost = metric.cost(self.model.classes)
         seconds_of_sample = cost.explanations * speed.seconds + cost.predictions * self.prediction
@@ -377,7 +377,9 @@ class _Trials:
         basis: Basis = "explanations" if speed.measured else "model"
         return replace(line, seconds=seconds, basis=basis)
 
-    def _fill_in_by_trials(self, line: Line, metric: Metric, job: Job, limit: float) -> Line:
+    def _fill_in_by_trials(
+        self, line: EstimateLine, metric: Metric, job: Job, limit: float
+    ) -> EstimateLine:
         """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
         rows = self._choose(job).rows
         trial, basis = self._predict(metric, job, limit)

@@ -15,7 +15,7 @@ import standfast
 from standfast.errors import ArgumentError
 from standfast.metrics import CorruptionCurve
 from standfast.metrics.coarse_to_fine.replacement import find_levels
-from standfast.report.charts import Chart, Table, TableCell
+from standfast.report.charts import Chart, ExplainerTable, TableCell
 from standfast.report.presentation import presentation_of
 from standfast.report.presentation.coarse_to_fine.corruption_curve import draw_drops
 from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
@@ -114,7 +114,7 @@ def lines(chart: Chart, name: str, key: str = "y") -> list[float]:
 
 def test_a_table_has_an_entry_for_each_column() -> None:
     with pytest.raises(ArgumentError, match="rows"):
-        Table("t", [("one", ""), ("two", "")], [("a", [TableCell("1")])])
+        ExplainerTable("t", [("one", ""), ("two", "")], [("a", [TableCell("1")])])
 
 
 # what is stored for pictures

@@ -21,7 +21,7 @@ from skimage.color import rgb2lab
 import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import AttributionAttack
-from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Picture, Table
+from standfast.report.charts import Chart, ExplainerTable, Figure, Gallery, GalleryRow, Picture
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
 from standfast.report.presentation import presentation_of
@@ -334,7 +334,9 @@ def point(chart: Chart, explainer: str, x: float) -> float:
 
 
 def test_the_table_has_means_and_what_became_of_the_top(view: MetricResults) -> None:
-    (table,) = (figure for figure in PRESENTATION.figures(view) if isinstance(figure, Table))
+    (table,) = (
+        figure for figure in PRESENTATION.figures(view) if isinstance(figure, ExplainerTable)
+    )
     assert [title for title, _ in table.columns[:4]] == list(SIMILARITIES)
     rows = {name: [cell.text for cell in cells] for name, cells in table.rows}
     for explainer in EXPLAINERS:

@@ -13,7 +13,7 @@ import standfast
 from standfast import neighbourhoods
 from standfast.metrics.base import plain
 from standfast.neighbourhoods import Neighbourhood
-from standfast.report.charts import Gallery, Table
+from standfast.report.charts import ExplainerTable, Gallery
 from standfast.report.page.comparisons import compare_options
 from standfast.report.presentation.lens.pictures import sum_channels
 from standfast.report.presentation.safari.worst_case import SHOWN, WorstCasePresentation
@@ -151,7 +151,7 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     (found,) = compare_options(builder.results())
     assert found.title == "worst_case: neighbourhood"
     (table,) = found.figures
-    assert isinstance(table, Table)
+    assert isinstance(table, ExplainerTable)
     labels = ["linf 0.1", "rotation 10", "rotation 10 + brightness 0.2", "brightness 0.2"]
     assert list(table.columns) == list(zip(labels, places, strict=True))
     cells = dict(table.rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from standfast.report.charts import Table, TableCell
+from standfast.report.charts import ExplainerTable, TableCell
 from standfast.report.presentation.coarse_to_fine.drops import FINE, TAU, Drops
 from standfast.report.presentation.estimates import make_cell
 
@@ -23,7 +23,7 @@ _FINE = (
 )
 
 
-def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> list[Table]:
+def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> list[ExplainerTable]:
     """Draw the coarse numbers with the gate, and the fine numbers where there are samples for them.
 
     Where drops are no `shares` that are lost, F1, the share of large drops and the fine numbers mean nothing.
@@ -40,13 +40,13 @@ def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> l
 
 def _draw(
     heading: str, columns: Sequence[tuple[str, str, str]], drops: Drops, caption: str
-) -> Table:
+) -> ExplainerTable:
     rows = []
     for name in drops.absolute:
         cells = [_make_cell(drops, name, key) for key, _, _ in columns]
         rows.append((name, cells))
     heads = [(title, note) for _, title, note in columns]
-    return Table(heading, heads, rows, caption)
+    return ExplainerTable(heading, heads, rows, caption)
 
 
 def _make_cell(drops: Drops, name: str, key: str) -> TableCell:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Figure, GalleryRow, Table, TableCell
+from standfast.report.charts import ExplainerTable, Figure, GalleryRow, TableCell
 from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution, draw_example
 from standfast.report.presentation.estimates import count_flag, make_cell
@@ -113,7 +113,9 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     return means.sort("sample").drop("sample").to_numpy()
 
 
-def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: str) -> Table:
+def draw_means(
+    results: MetricResults, shape: tuple[int, ...] | None, caption: str
+) -> ExplainerTable:
     """The mean of each similarity, and what became of the top positions; below, what two random sets would reach."""
     similarities = [str(name) for name in results.options.get("similarities") or ()]
     width = len(similarities) + len(_COLUMNS)
@@ -130,7 +132,7 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
         empty = [TableCell("–")] * len(similarities)
         rows.append(("two random sets", [*empty, *_show_chance(shape, k)]))
     columns = [*((name, "mean") for name in similarities), *_COLUMNS]
-    return Table("Means, and what became of the top positions", columns, rows, caption)
+    return ExplainerTable("Means, and what became of the top positions", columns, rows, caption)
 
 
 def _show_chance(shape: tuple[int, ...], k: int) -> list[TableCell]:

@@ -24,7 +24,7 @@ _ARRAYS = ("curve_intersection", *_WINDOWED, "curve_k", "curve_w", "origin_maps"
 
 
 @dataclass(frozen=True)
-class Curves:
+class ProfileCurves:
     """The curves of one explainer's samples, of the first repeat.
 
     Attributes:
@@ -40,7 +40,7 @@ class Curves:
     shape: tuple[int, ...]
 
 
-def load_curves(results: MetricResults, explainer: str) -> Curves | None:
+def load_curves(results: MetricResults, explainer: str) -> ProfileCurves | None:
     """The stored curves of the samples that count; None where there are none."""
     rows, arrays = stack_arrays(results, explainer, _ARRAYS)
     labels_kept = [bool(row.get("label_kept")) for row in rows]
@@ -58,11 +58,11 @@ def load_curves(results: MetricResults, explainer: str) -> Curves | None:
         values[name] = both.astype(float)
     shape = arrays["origin_maps"].shape[1:]
     w_from_none = np.array([0, *windows])
-    return Curves(arrays["curve_k"][0], w_from_none, values, shape)
+    return ProfileCurves(arrays["curve_k"][0], w_from_none, values, shape)
 
 
 def draw_curves(
-    results: MetricResults, curves: Mapping[str, Curves], captions: Mapping[str, str]
+    results: MetricResults, curves: Mapping[str, ProfileCurves], captions: Mapping[str, str]
 ) -> list[Chart | None]:
     """Means by window at the metric's own k (Kamath et al. 2024, Fig. 5), and by k at the two least windows (Fig. 10).
 
@@ -84,7 +84,7 @@ def draw_curves(
 
 
 def _draw_by_window(
-    results: MetricResults, curves: Mapping[str, Curves], caption: str
+    results: MetricResults, curves: Mapping[str, ProfileCurves], caption: str
 ) -> Iterator[Chart | None]:
     """A chart for each similarity with windows, at the number of positions that is nearest to the metric's own."""
     first = next(iter(curves.values()))
@@ -106,7 +106,7 @@ def _draw_by_window(
 
 
 def _draw_by_k(
-    results: MetricResults, curves: Mapping[str, Curves], caption: str, windows: int
+    results: MetricResults, curves: Mapping[str, ProfileCurves], caption: str, windows: int
 ) -> Iterator[Chart | None]:
     """A chart for each of the least windows."""
     first = next(iter(curves.values()))

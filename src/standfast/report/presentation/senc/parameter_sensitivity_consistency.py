@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.charts import Figure, Table, TableCell
+from standfast.report.charts import ExplainerTable, Figure, TableCell
 from standfast.report.presentation.base import Detail, presentations
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.estimates import find_finite
@@ -46,7 +46,7 @@ def layers_of(frame: pl.DataFrame) -> list[str]:
     return [name.removeprefix(_PREFIX) for name in columns]
 
 
-def _by_layer(view: MetricResults, caption: str) -> Table | None:
+def _by_layer(view: MetricResults, caption: str) -> ExplainerTable | None:
     """Mean rho of each explainer in each layer; None without layers."""
     valid = view.spec.select_valid(view.frame)
     layers = []
@@ -62,4 +62,4 @@ def _by_layer(view: MetricResults, caption: str) -> Table | None:
         texts = [format_number(rho.mean()) if len(rho) else "–" for rho in values]
         rows.append((name, [TableCell(text) for text in texts]))
     columns = [(layer, "mean rho") for layer in layers]
-    return Table("Consistency by layer", columns, rows, caption)
+    return ExplainerTable("Consistency by layer", columns, rows, caption)
