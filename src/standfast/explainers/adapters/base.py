@@ -135,14 +135,12 @@ class ForeignExplainer(Explainer):
         parameters_of_method = {**constructor, **cls.list_parameters(method)}
         for name in {*itertools.chain(*cls.built_on), *cls.passed}:
             parameters_of_method.pop(name, None)
-        open_ended = [
-            name
-            for name, parameter in parameters_of_method.items()
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-        any_option = any(
-            parameters_of_method.pop(name).kind is Parameter.VAR_KEYWORD for name in open_ended
-        )
+        kinds = {parameter.kind for parameter in parameters_of_method.values()}
+        any_option = Parameter.VAR_KEYWORD in kinds
+        # constructor and call may both have `**options`
+        for name, parameter in list(parameters_of_method.items()):
+            if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+                del parameters_of_method[name]
         title = get_class(method).__name__
         for option in options:
             expected = f"an option of {title}: {', '.join(sorted(parameters_of_method))}"
