@@ -58,7 +58,7 @@ class Net(nn.Module):
 @pytest.fixture
 def model() -> standfast.Model:
     torch.manual_seed(6)  # all layers matter, each by more than rounding does
-    return standfast.Model(Net(), (0.0, 1.0), device="cpu", batch_size=24)
+    return standfast.Model(Net(), (0.0, 1.0), device="cpu", batch_size=10)
 
 
 def masks_for(layer: nn.Module, count: int) -> Tensor:

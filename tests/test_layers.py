@@ -423,7 +423,7 @@ def test_tests_have_the_names_of_the_source() -> None:
 
 
 def test_tests_of_one_room_are_in_it() -> None:
-    """A test file that imports from a single room of its folder of the source is in that room."""
+    """A test file that imports from a single room of its folder of the source, at its top, is in that room."""
     tests, wrong = Path(__file__).parent, []
     for file in sorted(tests.rglob("test_*.py")):
         folder = file.parent.relative_to(tests)

@@ -196,13 +196,15 @@ def count_branches(nodes: Sequence[ast.AST]) -> int:
 @cache
 def read_rooms() -> dict[str, Reading]:
     """What was counted in each folder of the source, and in the files beside them."""
-    gc.disable()  # the trees are many objects, and each is gone before the next
     files_of_rooms: dict[str, list[Reading]] = {}
-    for file in sorted(ROOT.rglob("*.py")):
-        parts = file.relative_to(ROOT).parts
-        room = parts[0] if len(parts) > 1 else "files beside the rooms"
-        files_of_rooms.setdefault(room, []).append(read(file))
-    gc.enable()
+    gc.disable()  # the trees are many objects, and each is gone before the next
+    try:
+        for file in sorted(ROOT.rglob("*.py")):
+            parts = file.relative_to(ROOT).parts
+            room = parts[0] if len(parts) > 1 else "files beside the rooms"
+            files_of_rooms.setdefault(room, []).append(read(file))
+    finally:
+        gc.enable()
     return {room: join(readings) for room, readings in files_of_rooms.items()}
 
 

@@ -114,7 +114,7 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
     results = []
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
-            torch.default_generator.manual_seed(seed)
+            torch.manual_seed(seed)
             state = torch.random.get_rng_state()
             generator = torch.Generator().manual_seed(3)
             results.append(metric(model, "saliency", x, generator=generator))
@@ -462,7 +462,7 @@ def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
     torch.Size([3, 4])
     """
     with torch.random.fork_rng():
-        torch.default_generator.manual_seed(seed)
+        torch.manual_seed(seed)
         body: list[nn.Module]
         if len(shape) == 3:
             convolution: nn.Module = nn.Conv2d(shape[0], 6, 3, padding=1)
@@ -484,7 +484,7 @@ def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn
     torch.Size([3, 4])
     """
     with torch.random.fork_rng():
-        torch.default_generator.manual_seed(seed)
+        torch.manual_seed(seed)
         return _SmallTransformer(shape, classes)
 
 

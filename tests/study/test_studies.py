@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -575,8 +576,12 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) 
     def has_come() -> bool:
         if moment == "while jobs are done" or not children.exists():
             return bool(Store(tmp_path / "r").statuses())
-        commands = [Path(f"/proc/{child}/cmdline") for child in children.read_text().split()]
-        return any(b"spawn_main" in command.read_bytes() for command in commands)
+        for child in children.read_text().split():
+            # it may end in the meantime
+            with contextlib.suppress(OSError):
+                if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return True
+        return False
 
     began = time.monotonic()
     while not has_come():

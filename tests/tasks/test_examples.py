@@ -36,6 +36,7 @@ def test_an_example_has_a_report(
     metrics = {"worst case": "worst_case:budget=10", "curve": "corruption_curve:preset=quick"}
     if name not in WITH_A_PAGE:
         page = tmp_path / f"{name}.html"
+        # reports of these tasks are those of `test_metrics_of_tasks.py`
         monkeypatch.setattr(standfast.Results, "to_html", lambda *_: page.write_text(""))
     found = tasks.run(
         name, tmp_path, steps=3, metrics=metrics, sanity=False, controls=False, progress=False

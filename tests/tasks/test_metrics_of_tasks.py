@@ -27,6 +27,7 @@ from standfast.tasks import (
     Task,
     ZeroShot,
 )
+from standfast.tasks.labels import compute_probabilities
 
 FEATURES = 6
 
@@ -263,7 +264,8 @@ class Detector(nn.Module):
         self.layer = nn.Linear(64, 21)
 
     def forward(self, x: Tensor) -> list[dict[str, Tensor]]:
-        numbers = self.layer(x.flatten(1)).reshape(-1, 3, 7).sigmoid()
+        # not torch's own sigmoid, whose last bits depend on the place of 21 numbers in a batch
+        numbers = compute_probabilities(self.layer(x.flatten(1)).reshape(-1, 3, 7))
         corner, size = 4 * numbers[..., :2], 2 + 4 * numbers[..., 2:4]
         boxes, (scores, labels) = (
             torch.cat([corner, corner + size], 2),
@@ -331,7 +333,7 @@ def test_every_cell_of_the_table(column: str, name: str) -> None:
     make, task = COLUMNS[column]
     torch.manual_seed(0)
     model = standfast.Model(make(), bounds=(0.0, 1.0), device="cpu", task=task)
-    images = torch.rand(3, 1, 8, 8)[1:]
+    images = torch.rand(2, 1, 8, 8)
     metric = light_metric(name)
     if name == "log_odds" and not task.classes:
         with pytest.raises(ArgumentError, match="log-odds compare two classes"):
@@ -348,8 +350,9 @@ def test_every_cell_of_the_table(column: str, name: str) -> None:
         "near_affinity",
     ):
         assert result.value[evaluated].isfinite().all()
-    alone = metric(model, "input_x_gradient", images[:1])
-    torch.testing.assert_close(alone.value, result.value[:1], rtol=0, atol=0, equal_nan=True)
+    # the second one, so that a number that depends on the row is seen
+    alone = metric(model, "input_x_gradient", images[1:])
+    torch.testing.assert_close(alone.value, result.value[1:], rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_function_of_arrays_of_any_task(inputs: Tensor) -> None:

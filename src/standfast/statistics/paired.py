@@ -396,7 +396,7 @@ def _bisect_mean_of_pair(ordered: Array, rank: int) -> float:
         else:
             low = middle
     partner = np.searchsorted(ordered, 2 * high - ordered, side="right") - 1
-    # the largest of those up to `high` is the one, exactly
+    # the largest of those up to `high` is the one: exactly, unless values span more than eight orders of magnitude
     sums = ordered + ordered[partner]
     means = sums[partner >= 0] / 2
     return float(means.max(initial=-math.inf))

@@ -7,11 +7,14 @@ import math
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 
 #: an error that a callback has swallowed is raised again after so many seconds
 _SECONDS_BETWEEN_TRIES = 10.0
 #: and what is being imported is asked for again after so many
 _SECONDS_BETWEEN_LOOKS = 0.05
+#: an import that takes longer than this is ended all the same: it may wait for something, or train a model
+_MOST_SECONDS_OF_IMPORT = 60.0
 
 
 class TimeIsUp(BaseException):
@@ -43,25 +46,41 @@ class _Watch:
             _set_pending(self._thread, None)
 
     def _wait(self, seconds: float) -> None:
+        looks_left = round(_MOST_SECONDS_OF_IMPORT / _SECONDS_BETWEEN_LOOKS)
         while not self._closed.wait(seconds):
             # the lock, so that nothing is raised after `close` has taken back what was pending
             with self._lock:
                 # it may have been closed while this thread waited for the lock
                 if self._closed.is_set():
                     return
-                if _is_importing(self._thread):
+                if looks_left and self._is_importing():
+                    looks_left -= 1
                     seconds = _SECONDS_BETWEEN_LOOKS
                     continue
                 self.expired = True
                 _set_pending(self._thread, TimeIsUp)
             seconds = _SECONDS_BETWEEN_TRIES
 
+    def _is_importing(self) -> bool:
+        """Whether the call imports something: ended there, half a package would be left to the rest of the process."""
+        frame = sys._current_frames().get(self._thread)
+        # up to the call that is watched, which may itself be part of an import
+        while frame is not None and not self._watches(frame):
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                return True
+            frame = frame.f_back
+        return False
+
+    def _watches(self, frame: FrameType) -> bool:
+        is_call = frame.f_code is run_within.__code__
+        return is_call and frame.f_locals.get("watch") is self
+
 
 def run_within(seconds: float, function: Callable[[], None]) -> bool:
     """Call a function, and end it after so many seconds as if its next line raised an error.
 
-    What runs in C, such as a single pass of a network, comes to its end before that, and so does an import. Ctrl-C ends
-    a function in the same way, so all that puts something back afterwards does.
+    What runs in C, such as a single pass of a network, comes to its end before that, and so does an import of
+    less than a minute. Ctrl-C ends a function in the same way, so all that puts something back afterwards does.
 
     Returns:
         Whether it came to its end.
@@ -90,17 +109,6 @@ def run_within(seconds: float, function: Callable[[], None]) -> bool:
             raise
         return False
     return True
-
-
-def _is_importing(thread: int) -> bool:
-    """Whether the call imports something: ended there, half a package would be left to the rest of the process."""
-    frame = sys._current_frames().get(thread)
-    # the call itself may be part of an import, as in a module that evaluates when it is loaded
-    while frame is not None and frame.f_code is not run_within.__code__:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _set_pending(thread: int, error: type[BaseException] | None) -> None:

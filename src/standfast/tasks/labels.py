@@ -63,7 +63,22 @@ class _Thresholds(Task):
         """By how much each output is above the threshold."""
         if scale == "logit":
             return outputs - self.limit
-        return outputs.sigmoid() - self.threshold
+        return compute_probabilities(outputs) - self.threshold
+
+
+def compute_probabilities(logits: Tensor) -> Tensor:
+    """`1 / (1 + exp(-x))`, with the same bits in every batch.
+
+    `torch.sigmoid` rounds the last numbers of a tensor, which fill no register of the processor, in another way.
+
+    >>> logits = torch.linspace(-9, 9, 21, dtype=torch.float64)
+    >>> probabilities = compute_probabilities(logits)
+    >>> torch.allclose(probabilities, logits.sigmoid(), rtol=1e-14)
+    True
+    >>> torch.equal(probabilities, torch.cat([compute_probabilities(logit) for logit in logits.split(1)]))
+    True
+    """
+    return torch.nn.functional.logsigmoid(logits).exp()
 
 
 def _find_logits(shares: Tensor) -> Tensor:
@@ -118,7 +133,7 @@ class Binary(_Thresholds):
         signed = outputs[:, 0] * (2 * answer - 1)
         if scale == "logit":
             return signed
-        return signed.sigmoid()
+        return compute_probabilities(signed)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return -(2 * answer[:, None] - 1) * self._excess(outputs, scale)
@@ -181,7 +196,7 @@ class MultiLabel(_Thresholds):
         logits = pick(outputs, self.describe(answer))
         if scale == "logit":
             return logits
-        return logits.sigmoid()
+        return compute_probabilities(logits)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """Minus the distance of each label from the threshold on its own side; of the explained one alone if `own`."""

@@ -25,6 +25,7 @@ from standfast.neighbourhoods.text import (
 )
 from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
+from standfast.tasks.labels import compute_probabilities
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
 from standfast.texts.embedded import EmbeddedText
 from standfast.texts.remembered import read_version
@@ -513,7 +514,7 @@ class TextBox(BlackBox):
         if task.classes:
             outputs = outputs.softmax(1)
         elif task.scales:
-            outputs = outputs.sigmoid()
+            outputs = compute_probabilities(outputs)
         outputs_of_texts: Array = outputs.cpu().numpy()
         return outputs_of_texts
 

@@ -208,6 +208,9 @@ def test_random_explanations_are_consistent_with_nothing(count: int) -> None:
     inside = (both.value >= both.null_low) & (both.value <= both.null_high)
     # a share of 95 % and its error
     assert abs(inside.double().mean() - 0.95) <= 4 * (0.95 * 0.05 / count) ** 0.5
+    # a band of a normal distribution is 3.92 standard deviations wide, which so many values show up to this error
+    width = (both.null_high - both.null_low).mean() / both.value.std()
+    assert abs(width / 3.92 - 1) <= 4 / (2 * count) ** 0.5
     published = metric(masks=60, estimator="paper", layers="conv")(
         model(64), "input_x_gradient", x[:20]
     )

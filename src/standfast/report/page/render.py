@@ -95,7 +95,7 @@ def render_for_page(chart: Chart, number: int) -> RenderedChart:
 
 
 # a report that is written again, or packed, has the same charts
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=32)
 def _draw(spec: str) -> str:
     import vl_convert
 
