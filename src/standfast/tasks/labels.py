@@ -71,11 +71,11 @@ def compute_probabilities(logits: Tensor) -> Tensor:
 
     `torch.sigmoid` rounds the last numbers of a tensor, which fill no register of the processor, in another way.
 
-    >>> logits = torch.linspace(-9, 9, 21, dtype=torch.float64)
+    >>> logits = torch.linspace(-9, 9, 1001, dtype=torch.float64)
     >>> probabilities = compute_probabilities(logits)
     >>> torch.allclose(probabilities, logits.sigmoid(), rtol=1e-14)
     True
-    >>> torch.equal(probabilities, torch.cat([compute_probabilities(logit) for logit in logits.split(1)]))
+    >>> torch.equal(probabilities, torch.cat([compute_probabilities(part) for part in logits.split(7)]))
     True
     """
     return torch.nn.functional.logsigmoid(logits).exp()
