@@ -61,8 +61,8 @@ def fill(template: str, macro: str, *values: Any) -> str:
 def say(macro: str, *values: Any) -> str:
     """A sentence as plain text; who puts it into HTML escapes it.
 
-    >>> from standfast.results import Decision
-    >>> say("decision", Decision("unable", "few samples", 2, 2, 6))
+    >>> from standfast.results import MetricDecision
+    >>> say("decision", MetricDecision("unable", "few samples", 2, 2, 6))
     '2 samples have a value for both explainers; a test at 5% needs at least 6.'
     """
     return fill("sentences.txt", macro, *values)

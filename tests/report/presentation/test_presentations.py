@@ -16,7 +16,7 @@ from standfast.results.configured_metric import configure_metric
 from standfast.value_spec import ValueSpec
 
 MODULE = """
-from standfast.report.charts import Table, TableCell
+from standfast.report.charts import ExplainerTable, TableCell
 from standfast.report.presentation import Detail, Presentation
 
 class Wobble(Presentation):
@@ -24,7 +24,7 @@ class Wobble(Presentation):
         {% macro guide(options) %}<div><dt>Wobble</dt><dd>{{ options.strength }} is wild</dd></div>{% endmacro %}'''
 
     def figures(self, view):
-        return [Table("Wobbles", [("largest", "of all samples")], [("a", [TableCell("9.5")])])]
+        return [ExplainerTable("Wobbles", [("largest", "of all samples")], [("a", [TableCell("9.5")])])]
 
     def details(self, frame, options):
         return [Detail("wobbles", 3, len(frame))]
