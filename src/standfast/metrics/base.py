@@ -143,14 +143,14 @@ class _PresetsApplied(ConfigurationType):
 def _check_neighbourhoods(metric: Any) -> None:
     """Raise `ArgumentError` if a metric lacks a neighbourhood, or has one of which its class says nothing.
 
-    Nothing would fit such a one to a data frame, or check it against the inputs.
+    Nothing would fit it to a data frame, or check it against the inputs.
     """
     kind = type(metric)
     options = {option.name: getattr(metric, option.name) for option in dataclasses.fields(metric)}
     declared = kind.neighbourhood_option
     if declared:
-        may_be_missing = not has_neighbourhood(kind, required=True)
-        if options[declared] is not None or not may_be_missing:
+        is_needed = has_neighbourhood(kind, required=True)
+        if is_needed or options[declared] is not None:
             check_neighbourhood(options[declared], declared)
         return
     for name, value in options.items():
@@ -293,10 +293,12 @@ class Metric(metaclass=_PresetsApplied):
             check(not stands_twice, argument, expected, "both")
             cls.direction = cls.values.direction  # type: ignore[assignment]  # a property of the base
         elif cls.direction is Metric.direction:
-            own_methods: set[str] = set()
-            for base in cls.__mro__[: cls.__mro__.index(Metric)]:
-                own_methods.update(vars(base))
-            depends = "value_spec" in own_methods or "direction_of" in own_methods
+            methods = (cls.value_spec, cls.direction_of)
+            methods_of_base = (Metric.value_spec, Metric.direction_of)
+            depends = any(
+                method.__func__ is not of_base.__func__  # type: ignore[attr-defined]
+                for method, of_base in zip(methods, methods_of_base, strict=True)
+            )
             expected = "'higher' or 'lower' (which value is better) or None"
             check(depends, argument, expected, "nothing")
             return

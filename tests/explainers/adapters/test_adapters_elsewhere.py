@@ -589,20 +589,6 @@ def test_the_check_of_shap_points_to_what_works() -> None:
         unchecked(functions, TABLE, 1)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("KernelExplainer", "SamplingExplainer", "PermutationExplainer", "ExactExplainer"),
-        *("PartitionExplainer", "GradientExplainer", "DeepExplainer"),
-    ],
-)
-def test_explainers_of_shap_are_made_without_options(name: str) -> None:
-    """Also where the constructor and the call each take further options, as those of permutations do."""
-    package("shap")
-    explainer = hx.from_shap(name, background=REFERENCES)
-    assert name in explainer.label
-
-
 SLOW = [
     pytest.param(name, marks=pytest.mark.slow)
     for name in ("PermutationExplainer", "ExactExplainer")
